@@ -6,6 +6,7 @@ use anyhow::Context;
 use powerfail_model::{Event, EventIndex, FailurePoints, Frontier, Image, Place, PoolIndex, Rules};
 use powerfail_report::trace as report;
 use powerfail_trace::replay::{PoolReplay, replay_within};
+use powerfail_trace::tree_replay::{TreeReplay, replay_trees_within};
 use powerfail_trace::{Body, Record, RecordKind, Statistics, Trace, TraceError};
 
 use crate::args::{TraceCheckArgs, TraceEventsArgs, TraceFileArgs, TraceStatesArgs};
@@ -214,7 +215,7 @@ fn list_failure_points(
 }
 
 pub(crate) fn check(args: &TraceCheckArgs) -> anyhow::Result<Exit> {
-    let (trace, pools) = match examine(args) {
+    let (trace, pools, trees) = match examine(args) {
         Ok(examined) => examined,
         Err(error) => {
             let Some(damage) = error.downcast_ref().filter(|error| is_damage(error)) else {
@@ -229,12 +230,12 @@ pub(crate) fn check(args: &TraceCheckArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Findings);
         }
     };
-    let problems = report::problems(&trace, &pools);
+    let problems = report::problems(&trace, &pools, &trees);
     if args.json {
-        print_json(&report::check_json(&trace, &problems, &pools))?;
+        print_json(&report::check_json(&trace, &problems, &pools, &trees))?;
     } else {
         print(|out| {
-            report::check(out, &trace, &pools)?;
+            report::check(out, &trace, &pools, &trees)?;
             Ok(report::verdict(out, &problems)?)
         })?;
     }
@@ -245,19 +246,23 @@ pub(crate) fn check(args: &TraceCheckArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn examine(args: &TraceCheckArgs) -> anyhow::Result<(Trace, Vec<PoolReplay>)> {
+fn examine(args: &TraceCheckArgs) -> anyhow::Result<(Trace, Vec<PoolReplay>, Vec<TreeReplay>)> {
     let context = || args.file.display().to_string();
     let trace = open_with_warning(&args.file)?;
     trace.verify().with_context(context)?;
     let limit = args.memory.memory_limit;
+    let too_large = |error: TraceError| match error {
+        // Everything else that can be too large was found before.
+        TraceError::TooLarge { .. } => anyhow::anyhow!(MemoryLimit::new(limit).complaint()),
+        other => other.into(),
+    };
     let pools = replay_within(&trace, limit)
-        .map_err(|error| match error {
-            // Everything else that can be too large was found before.
-            TraceError::TooLarge { .. } => anyhow::anyhow!(MemoryLimit::new(limit).complaint()),
-            other => other.into(),
-        })
+        .map_err(too_large)
         .with_context(context)?;
-    Ok((trace, pools))
+    let trees = replay_trees_within(&trace, limit)
+        .map_err(too_large)
+        .with_context(context)?;
+    Ok((trace, pools, trees))
 }
 
 /// Whether the file is a trace of a version that we know, but not a sound one.

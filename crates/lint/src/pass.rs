@@ -219,7 +219,7 @@ impl<'t> Pass<'t> {
                     self.transaction_mark(now, annotation, mark.value, mark.payload);
                 }
             }
-            Body::ThreadStart | Body::ThreadEnd => {}
+            Body::File(_) | Body::Mapped { .. } | Body::ThreadStart | Body::ThreadEnd => {}
         }
     }
 

@@ -85,7 +85,10 @@ impl Shadow {
             }
             Body::Mark(mark) => self.mark(record.index, record.thread, mark)?,
             Body::ThreadEnd => self.objects.end_thread(record.thread),
-            Body::ThreadStart | Body::VolatileFlush { .. } => {}
+            Body::File(_)
+            | Body::Mapped { .. }
+            | Body::ThreadStart
+            | Body::VolatileFlush { .. } => {}
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use powerfail_model::{EventIndex, PoolIndex};
 use powerfail_trace::{
-    Compression, Result, StackId, Statistics, Trace, TraceWriter, WriterOptions, replay,
+    Compression, EntryName, FileOperations, Result, StackId, Statistics, Trace, TraceWriter,
+    WriterOptions, replay, tree_replay,
 };
 
 pub(crate) fn body(bytes: &[u8]) {
@@ -13,20 +14,27 @@ pub(crate) fn body(bytes: &[u8]) {
         let mut runs = trace.initial_image(PoolIndex(u32::try_from(pool).unwrap_or(0)));
         while let Ok(Some(_)) = runs.next_run() {}
     }
+    for node in trace.initial_nodes().iter().take(100) {
+        let mut runs = trace.initial_file(node.node);
+        while let Ok(Some(_)) = runs.next_run() {}
+    }
     for stack in 0..=trace.stack_count().min(100) {
         trace.stack(StackId(stack)).for_each(drop);
     }
+    let mut operations = FileOperations::default();
     for number in 0..trace.event_blocks().len() {
         if let Ok(block) = trace.read_block(number) {
             for record in block.records() {
                 let Ok(record) = record else { break };
                 let _ = record.step();
+                let _ = operations.operation(&record);
             }
         }
     }
     let verified = trace.verify().is_ok();
     let counted = Statistics::collect(&trace);
     let _ = replay::replay_within(&trace, 64 << 20);
+    let _ = tree_replay::replay_trees_within(&trace, 64 << 20);
     if verified {
         let statistics = counted.expect("a verified trace is readable");
         assert_eq!(statistics.events, trace.event_count());
@@ -47,6 +55,9 @@ fn write_again(trace: &Trace) {
     let copied = Trace::from_bytes(bytes).expect("what was written is readable");
     assert_eq!(copied.event_count(), trace.event_count());
     assert_eq!(copied.pools(), trace.pools());
+    assert_eq!(copied.trees(), trace.trees());
+    assert_eq!(copied.initial_nodes(), trace.initial_nodes());
+    assert_eq!(copied.initial_entries(), trace.initial_entries());
     let mut before = trace.records_from(EventIndex(0));
     let mut after = copied.records_from(EventIndex(0));
     loop {
@@ -82,6 +93,19 @@ fn copy(trace: &Trace) -> Result<Option<Vec<u8>>> {
         if writer.intern_frame(node.frame, node.caller)? != id {
             return Ok(None);
         }
+    }
+    for node in trace.initial_nodes() {
+        writer.define_node(node)?;
+    }
+    for initial in trace.initial_entries() {
+        let entry = &initial.entry;
+        writer.define_entry(
+            EntryName::new(entry.directory, entry.name.as_bytes()),
+            initial.node,
+        )?;
+    }
+    for tree in trace.trees() {
+        writer.define_tree(tree)?;
     }
     let mut records = trace.records_from(EventIndex(0));
     while let Some(record) = records.next_record()? {

@@ -4,6 +4,7 @@
 //! shown, so nothing here checks for a terminal or for `NO_COLOR`.
 
 pub mod explain;
+mod files;
 pub mod findings;
 pub mod foreign;
 pub mod fuzz;

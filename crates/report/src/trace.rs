@@ -6,11 +6,13 @@ use powerfail_finding::hex;
 use powerfail_model::{Event, EventIndex, FlushKind, Frontier, Image, OpenLine};
 use powerfail_symbol::{AddressKind, Symbolizer};
 use powerfail_trace::replay::PoolReplay;
+use powerfail_trace::tree_replay::TreeReplay;
 use powerfail_trace::{
     Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, Statistics, Trace,
 };
 use serde_json::{Value, json};
 
+use crate::files::{self, FirstNames};
 use crate::marks;
 use crate::text::{
     BAD, FAINT, GOOD, STRONG, WARNING, big_count, big_plural, bytes, count, plural, power_of_ten,
@@ -108,6 +110,15 @@ pub fn info(out: &mut dyn Write, trace: &Trace, statistics: &Statistics) -> io::
         let text = format!("{path}, {} at {:#x}", bytes(pool.len_bytes), pool.address);
         field(&format!("  {index}"), &text)?;
     }
+    if !trace.trees().is_empty() {
+        field("written", &bytes(statistics.written_bytes))?;
+        let names = plural(trace.initial_entries().len() as u64, "initial name");
+        let trees = count(trace.trees().len() as u64);
+        field("trees", &format!("{trees}, {names}"))?;
+        for (index, tree) in trace.trees().iter().enumerate() {
+            field(&format!("  {index}"), &tree.path.display().to_string())?;
+        }
+    }
     Ok(())
 }
 
@@ -185,6 +196,12 @@ pub fn info_json(trace: &Trace, statistics: &Statistics) -> Value {
         "modules": trace.modules().len(),
         "stacks": trace.stack_count(),
         "pools": pools,
+        "written_bytes": statistics.written_bytes,
+        "trees": trace
+            .trees()
+            .iter()
+            .map(|tree| tree.path.to_string_lossy())
+            .collect::<Vec<_>>(),
     })
 }
 
@@ -194,6 +211,8 @@ pub struct Places<'t> {
     trace: &'t Trace,
     symbolizer: Option<Symbolizer>,
     with_stacks: bool,
+    /// Under which names the files of the trees were first seen.
+    files: FirstNames,
 }
 
 impl<'t> Places<'t> {
@@ -205,6 +224,7 @@ impl<'t> Places<'t> {
             trace,
             symbolizer,
             with_stacks,
+            files: FirstNames::of(trace),
         }
     }
 
@@ -242,7 +262,8 @@ pub fn record(out: &mut dyn Write, places: &mut Places<'_>, record: &Record<'_>)
         ref body,
         ..
     } = *record;
-    write!(out, "{index:>10}  {thread:>3}  {}", body_text(body))?;
+    let text = body_text(body, &places.files);
+    write!(out, "{index:>10}  {thread:>3}  {text}")?;
     for (number, (frame, kind)) in places.frames(record).zip(address_kinds()).enumerate() {
         let text = places.text(frame, kind);
         if number == 0 {
@@ -254,7 +275,7 @@ pub fn record(out: &mut dyn Write, places: &mut Places<'_>, record: &Record<'_>)
     writeln!(out)
 }
 
-fn body_text(body: &Body<'_>) -> String {
+fn body_text(body: &Body<'_>, names: &FirstNames) -> String {
     let name = RecordKind::of(body).name();
     match body {
         Body::Pm(event) => event_text(event),
@@ -273,6 +294,10 @@ fn body_text(body: &Body<'_>) -> String {
                 MarkKind::OperationBegin | MarkKind::OperationEnd => mark.value.to_string(),
             };
             format!("{name:<12} {about}")
+        }
+        Body::File(operation) => format!("{name:<12} {}", files::text(operation, names)),
+        Body::Mapped { pool, node } => {
+            format!("{name:<12} pool {pool} is {}", names.name(*node))
         }
         Body::ThreadStart | Body::ThreadEnd => name.to_owned(),
     }
@@ -379,6 +404,12 @@ pub fn record_json(places: &mut Places<'_>, record: &Record<'_>) -> Value {
                 }
                 MarkKind::OperationBegin | MarkKind::OperationEnd => {}
             }
+        }
+        Body::File(operation) => files::add_json(&mut value, &operation, &places.files),
+        Body::Mapped { pool, node } => {
+            value["pool"] = json!(pool.0);
+            value["node"] = json!(node.0);
+            value["path"] = json!(places.files.name(node));
         }
         Body::Pm(Event::Fence(_)) | Body::ThreadStart | Body::ThreadEnd => {}
     }
@@ -523,7 +554,12 @@ pub fn failure_point_json<I: Image>(at: EventIndex, frontier: &Frontier<I>) -> V
 }
 
 /// The result of an integrity and replay check.
-pub fn check(out: &mut dyn Write, trace: &Trace, pools: &[PoolReplay]) -> io::Result<()> {
+pub fn check(
+    out: &mut dyn Write,
+    trace: &Trace,
+    pools: &[PoolReplay],
+    trees: &[TreeReplay],
+) -> io::Result<()> {
     for replay in pools {
         let path = trace
             .pools()
@@ -558,13 +594,24 @@ pub fn check(out: &mut dyn Write, trace: &Trace, pools: &[PoolReplay]) -> io::Re
             )?;
         }
     }
+    for (replay, tree) in trees.iter().zip(trace.trees()) {
+        let path = tree.path.display().to_string();
+        let path = printable(&path);
+        let names = plural(replay.names, "name");
+        let (style, text) = match replay.matches() {
+            Some(true) => (GOOD, format!("{names}, the replay gives the final tree")),
+            Some(false) => (BAD, "the replay does NOT give the final tree".to_owned()),
+            None => (WARNING, format!("{names}, the final tree is unknown")),
+        };
+        writeln!(out, "tree {} {path}: {style}{text}{style:#}", replay.tree)?;
+    }
     let events = plural(trace.event_count(), "event");
     let blocks = plural(trace.blocks().len() as u64, "block");
     writeln!(out, "{events} in {blocks}: all checksums match")
 }
 
 /// Why a readable trace is not sound; empty if it is.
-pub fn problems(trace: &Trace, pools: &[PoolReplay]) -> Vec<String> {
+pub fn problems(trace: &Trace, pools: &[PoolReplay], trees: &[TreeReplay]) -> Vec<String> {
     let mut problems = Vec::new();
     if let Completeness::Incomplete { lost_bytes, .. } = trace.completeness() {
         problems.push(format!(
@@ -586,6 +633,15 @@ pub fn problems(trace: &Trace, pools: &[PoolReplay]) -> Vec<String> {
             ));
         }
     }
+    for replay in trees {
+        if let Some(difference) = &replay.difference {
+            let tree = replay.tree;
+            problems.push(format!(
+                "the operations do not give the final tree {tree}: {}",
+                printable(&difference.to_string())
+            ));
+        }
+    }
     problems
 }
 
@@ -604,7 +660,22 @@ pub fn damage_json(problems: &[String]) -> Value {
 }
 
 /// The result of an integrity and replay check, as one JSON object.
-pub fn check_json(trace: &Trace, problems: &[String], pools: &[PoolReplay]) -> Value {
+pub fn check_json(
+    trace: &Trace,
+    problems: &[String],
+    pools: &[PoolReplay],
+    trees: &[TreeReplay],
+) -> Value {
+    let trees: Vec<Value> = trees
+        .iter()
+        .map(|replay| {
+            json!({
+                "tree": replay.tree.0,
+                "matches": replay.matches(),
+                "names": replay.names,
+            })
+        })
+        .collect();
     let pools: Vec<Value> = pools
         .iter()
         .map(|replay| {
@@ -625,6 +696,7 @@ pub fn check_json(trace: &Trace, problems: &[String], pools: &[PoolReplay]) -> V
         "complete": trace.completeness() == Completeness::Complete,
         "events": trace.event_count(),
         "pools": pools,
+        "trees": trees,
     })
 }
 

@@ -1,5 +1,8 @@
 //! Reads records and image runs out of blocks: one block at a time, never the whole trace.
 
+use std::ops::Range;
+
+use powerfail_model::files::NodeId;
 use powerfail_model::{EventIndex, PoolIndex};
 
 use crate::decode::{Columns, Decoder, Limits};
@@ -8,6 +11,7 @@ use crate::image::{ImageBlock, ImageRun};
 use crate::layout::{BlockDescriptor, BlockKind};
 use crate::reader::Trace;
 use crate::record::Record;
+use crate::tree::FileRun;
 
 /// One block of records, decompressed.
 #[derive(Default)]
@@ -163,10 +167,14 @@ impl<'t> RecordCursor<'t> {
 /// Reads the initial image of one pool or of all, piece by piece.
 pub struct ImageRuns<'t> {
     trace: &'t Trace,
-    /// The only pool that is wanted.
-    pool: Option<PoolIndex>,
+    /// The kind of blocks that is wanted.
+    kind: BlockKind,
+    /// The only pool or file that is wanted.
+    subject: Option<u32>,
     /// The next block of the trace to look at.
     next_block: usize,
+    /// The block behind the last one to look at.
+    end_block: usize,
     block: Option<ImageBlock>,
     next_run: usize,
     stored: Vec<u8>,
@@ -174,11 +182,19 @@ pub struct ImageRuns<'t> {
 }
 
 impl<'t> ImageRuns<'t> {
-    pub(crate) const fn new(trace: &'t Trace, pool: Option<PoolIndex>) -> Self {
+    pub(crate) fn new(trace: &'t Trace, pool: Option<PoolIndex>) -> Self {
+        let subject = pool.map(|pool| pool.0);
+        Self::of(trace, BlockKind::InitialImage, subject, 0..usize::MAX)
+    }
+
+    /// Of blocks of a kind among those with these numbers.
+    fn of(trace: &'t Trace, kind: BlockKind, subject: Option<u32>, blocks: Range<usize>) -> Self {
         Self {
             trace,
-            pool,
-            next_block: 0,
+            kind,
+            subject,
+            next_block: blocks.start,
+            end_block: blocks.end,
             block: None,
             next_run: 0,
             stored: Vec::new(),
@@ -209,10 +225,11 @@ impl<'t> ImageRuns<'t> {
     }
 
     fn load_block(&mut self) -> Result<bool> {
-        let blocks = self.trace.blocks().get(self.next_block..).unwrap_or(&[]);
+        let all = self.trace.blocks();
+        let end = self.end_block.min(all.len());
+        let blocks = all.get(self.next_block..end).unwrap_or(&[]);
         let wanted = |block: &&BlockDescriptor| {
-            block.kind == BlockKind::InitialImage
-                && self.pool.is_none_or(|pool| pool.0 == block.subject)
+            block.kind == self.kind && self.subject.is_none_or(|subject| subject == block.subject)
         };
         let Some((skipped, descriptor)) =
             blocks.iter().enumerate().find(|(_, block)| wanted(block))
@@ -225,5 +242,30 @@ impl<'t> ImageRuns<'t> {
         self.block = Some(self.trace.image_block(descriptor, &self.raw)?);
         self.next_run = 0;
         Ok(true)
+    }
+}
+
+/// Reads the initial content of one file of a tree or of all, piece by piece.
+pub struct FileRuns<'t>(ImageRuns<'t>);
+
+impl<'t> FileRuns<'t> {
+    pub(crate) fn new(trace: &'t Trace, node: Option<NodeId>, blocks: Range<usize>) -> Self {
+        let subject = node.map(|node| node.0);
+        Self(ImageRuns::of(
+            trace,
+            BlockKind::InitialFile,
+            subject,
+            blocks,
+        ))
+    }
+
+    /// The next piece, which lives until the one after it is asked for. After an error there are no more.
+    pub fn next_run(&mut self) -> Result<Option<FileRun<'_>>> {
+        Ok(self.0.next_run()?.map(|run| FileRun {
+            // The subject of the block.
+            node: NodeId(run.pool.0),
+            offset: run.offset.0,
+            bytes: run.bytes,
+        }))
     }
 }

@@ -3,12 +3,14 @@
 //! Trusts nothing: every position is checked against its column, everything a record names against
 //! the definitions of the trace, and at the end every column must be used up.
 
+use powerfail_model::files::{ByteRange, NodeId};
 use powerfail_model::{Event, EventIndex, Place, PoolIndex, PoolOffset, ThreadIndex};
 
 use crate::annotation::Annotation;
 use crate::definition::StackId;
 use crate::error::{Result, TraceError};
-use crate::layout::{BlockDescriptor, MAX_PAYLOAD_BYTES};
+use crate::file::{EntryName, FileOperation, NewNode, RangeChange, is_name};
+use crate::layout::{BlockDescriptor, MAX_NODES, MAX_PAYLOAD_BYTES};
 use crate::predict::Predictor;
 use crate::record::{Body, Mark, MarkKind, Record};
 use crate::tag;
@@ -385,7 +387,159 @@ impl Decoder {
             tag::THREAD_START => Body::ThreadStart,
             tag::THREAD_END => Body::ThreadEnd,
             tag::MARK => Body::Mark(self.mark(raw)?),
+            tag::FILE => Body::File(self.file(raw)?),
+            tag::MAPPED => Body::Mapped {
+                pool: self.pool(raw)?,
+                node: self.node(raw)?,
+            },
             _ => return Err(self.unknown("kind of record", u64::from(code))),
+        })
+    }
+
+    fn node(&mut self, raw: &[u8]) -> Result<NodeId> {
+        match u32::try_from(self.extra(raw)?) {
+            Ok(node) if node < MAX_NODES => Ok(NodeId(node)),
+            _ => Err(self.corrupt("the number of a node is too large")),
+        }
+    }
+
+    fn entry<'a>(&mut self, raw: &'a [u8]) -> Result<EntryName<'a>> {
+        let directory = self.node(raw)?;
+        let len = self.length(raw)?;
+        let name = self.bytes(raw, len)?;
+        if !is_name(name) {
+            return Err(self.corrupt("a name of a file is not one"));
+        }
+        Ok(EntryName { directory, name })
+    }
+
+    fn range(&mut self, raw: &[u8]) -> Result<ByteRange> {
+        let range = ByteRange::new(self.extra(raw)?, self.extra(raw)?);
+        self.check_range(range.offset, range.len_bytes)?;
+        Ok(range)
+    }
+
+    /// Lengths of files of Linux have 63 bits.
+    fn check_range(&mut self, offset: u64, len_bytes: u64) -> Result<()> {
+        match offset.checked_add(len_bytes) {
+            Some(end) if i64::try_from(end).is_ok() => Ok(()),
+            _ => Err(self.corrupt("an operation goes beyond the longest file")),
+        }
+    }
+
+    fn flag(&mut self, raw: &[u8]) -> Result<bool> {
+        match self.extra(raw)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            code => Err(self.unknown("flag of an operation", code)),
+        }
+    }
+
+    fn file<'a>(&mut self, raw: &'a [u8]) -> Result<FileOperation<'a>> {
+        Ok(match self.extra(raw)? {
+            tag::FILE_CREATE => self.create(raw)?,
+            tag::FILE_LINK => FileOperation::Link {
+                node: self.node(raw)?,
+                entry: self.entry(raw)?,
+            },
+            tag::FILE_UNLINK => FileOperation::Unlink {
+                node: self.node(raw)?,
+                entry: self.entry(raw)?,
+            },
+            tag::FILE_RENAME => {
+                let node = self.node(raw)?;
+                let replaced = match self.extra(raw)?.checked_sub(1) {
+                    None => None,
+                    Some(node) if node < u64::from(MAX_NODES) => Some(NodeId(node as u32)),
+                    Some(_) => return Err(self.corrupt("the number of a node is too large")),
+                };
+                FileOperation::Rename {
+                    node,
+                    replaced,
+                    from: self.entry(raw)?,
+                    to: self.entry(raw)?,
+                }
+            }
+            tag::FILE_EXCHANGE => FileOperation::Exchange {
+                first_node: self.node(raw)?,
+                second_node: self.node(raw)?,
+                first: self.entry(raw)?,
+                second: self.entry(raw)?,
+            },
+            tag::FILE_WRITE => {
+                let node = self.node(raw)?;
+                let offset = self.extra(raw)?;
+                let len = self.length(raw)?;
+                self.check_range(offset, len as u64)?;
+                FileOperation::Write {
+                    node,
+                    offset,
+                    bytes: self.bytes(raw, len)?,
+                }
+            }
+            tag::FILE_TRUNCATE => {
+                let node = self.node(raw)?;
+                let len_bytes = self.extra(raw)?;
+                self.check_range(0, len_bytes)?;
+                FileOperation::Truncate { node, len_bytes }
+            }
+            code @ tag::FILE_ALLOCATE..=tag::FILE_INSERT => {
+                let node = self.node(raw)?;
+                let range = self.range(raw)?;
+                let change = match code {
+                    tag::FILE_ALLOCATE => RangeChange::Allocate {
+                        keep_size: self.flag(raw)?,
+                    },
+                    tag::FILE_ZERO => RangeChange::Zero {
+                        keep_size: self.flag(raw)?,
+                    },
+                    tag::FILE_PUNCH_HOLE => RangeChange::PunchHole,
+                    tag::FILE_COLLAPSE => RangeChange::Collapse,
+                    _ => RangeChange::Insert,
+                };
+                FileOperation::Change {
+                    node,
+                    change,
+                    range,
+                }
+            }
+            tag::FILE_SYNC => FileOperation::SyncFile {
+                node: self.node(raw)?,
+                data_only: self.flag(raw)?,
+            },
+            tag::FILE_SYNC_ALL => FileOperation::SyncFileSystem,
+            tag::FILE_CLOSE => FileOperation::Close {
+                node: self.node(raw)?,
+            },
+            code => return Err(self.unknown("operation on a file", code)),
+        })
+    }
+
+    fn create<'a>(&mut self, raw: &'a [u8]) -> Result<FileOperation<'a>> {
+        let node = self.node(raw)?;
+        let code = self.extra(raw)?;
+        let mode = u32::try_from(self.extra(raw)?)
+            .map_err(|_| self.corrupt("the mode of a file exceeds 32 bits"))?;
+        let entry = if self.flag(raw)? {
+            Some(self.entry(raw)?)
+        } else {
+            None
+        };
+        let kind = match u8::try_from(code) {
+            Ok(tag::NODE_FILE) => NewNode::File,
+            Ok(tag::NODE_DIRECTORY) => NewNode::Directory,
+            Ok(tag::NODE_SYMLINK) => {
+                let len = self.length(raw)?;
+                NewNode::Symlink(self.bytes(raw, len)?)
+            }
+            Ok(tag::NODE_OTHER) => NewNode::Other,
+            _ => return Err(self.unknown("kind of file", code)),
+        };
+        Ok(FileOperation::Create {
+            node,
+            kind,
+            mode,
+            entry,
         })
     }
 

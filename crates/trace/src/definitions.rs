@@ -4,15 +4,21 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use powerfail_model::files::{Entry, Name, NodeId, NodeKind};
+use rustc_hash::FxHashMap;
+
 use crate::decode::Limits;
 use crate::definition::{
     Frame, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, StackNode, Thread,
 };
 use crate::error::{Result, TraceError};
+use crate::file::is_name;
 use crate::layout::{
-    MAX_DEFINITION_STRING_BYTES, MAX_DEFINITIONS_BYTES, MAX_MODULES, MAX_POOLS, MAX_STACK_NODES,
-    MAX_THREADS,
+    MAX_DEFINITION_STRING_BYTES, MAX_DEFINITIONS_BYTES, MAX_MODULES, MAX_NODES, MAX_POOLS,
+    MAX_STACK_NODES, MAX_THREADS, MAX_TREES,
 };
+use crate::tag;
+use crate::tree::{InitialEntry, InitialNode, Tree};
 use crate::varint;
 use crate::wire::{Fields, put_bytes};
 
@@ -21,6 +27,10 @@ const MODULE: u8 = 2;
 const THREAD: u8 = 3;
 const STACK_IN_MODULE: u8 = 4;
 const STACK_ABSOLUTE: u8 = 5;
+const NODE: u8 = 6;
+const ENTRY: u8 = 7;
+const TREE: u8 = 8;
+const UNRECORDED: u8 = 9;
 
 const POOL_FILE: u8 = 0;
 const POOL_DAX: u8 = 1;
@@ -39,6 +49,13 @@ pub(crate) struct Definitions {
     pub(crate) modules: Vec<Module>,
     pub(crate) threads: Vec<Thread>,
     stacks: Vec<PackedNode>,
+    pub(crate) trees: Vec<Tree>,
+    pub(crate) nodes: Vec<InitialNode>,
+    pub(crate) entries: Vec<InitialEntry>,
+    /// Files whose content is not recorded.
+    pub(crate) unrecorded: Vec<NodeId>,
+    /// Where an initial node is in its table.
+    node_places: FxHashMap<NodeId, u32>,
     /// How many bytes of payload they came from.
     raw_bytes: u64,
 }
@@ -80,12 +97,18 @@ impl Definitions {
         })
     }
 
-    /// Adds what a block of definitions holds.
-    pub(crate) fn decode(&mut self, payload: &[u8], block_offset: u64) -> Result<()> {
-        self.raw_bytes = self.raw_bytes.saturating_add(payload.len() as u64);
+    /// So many bytes more stay in memory.
+    pub(crate) fn grow(&mut self, len: usize) -> Result<()> {
+        self.raw_bytes = self.raw_bytes.saturating_add(len as u64);
         if self.raw_bytes > MAX_DEFINITIONS_BYTES {
             return Err(too_many_definitions());
         }
+        Ok(())
+    }
+
+    /// Adds what a block of definitions holds.
+    pub(crate) fn decode(&mut self, payload: &[u8], block_offset: u64) -> Result<()> {
+        self.grow(payload.len())?;
         let mut fields = Fields::new(payload, block_offset);
         while !fields.is_empty() {
             match fields.u8()? {
@@ -135,10 +158,81 @@ impl Definitions {
                     let value = fields.varint()?;
                     self.decode_stack(0, value, &mut fields)?;
                 }
+                NODE => self.decode_node(&mut fields)?,
+                ENTRY => {
+                    let directory = self.defined_node(&mut fields)?;
+                    let node = self.defined_node(&mut fields)?;
+                    let name = fields.bytes()?;
+                    if !is_name(name) {
+                        return Err(fields.corrupt("a name of a file is not one"));
+                    }
+                    check_node_count(count(&self.entries))?;
+                    let entry = Entry::new(directory, Name::new(name));
+                    self.entries.push(InitialEntry { entry, node });
+                }
+                TREE => {
+                    check_tree_count(count(&self.trees))?;
+                    let root = self.defined_node(&mut fields)?;
+                    let path = take_path(&mut fields)?;
+                    self.trees.push(Tree { path, root });
+                }
+                UNRECORDED => {
+                    check_node_count(count(&self.unrecorded))?;
+                    let node = take_node(&mut fields)?;
+                    self.unrecorded.push(node);
+                }
                 code => return Err(fields.unknown("kind of definition", u64::from(code))),
             }
         }
         Ok(())
+    }
+
+    fn decode_node(&mut self, fields: &mut Fields<'_>) -> Result<()> {
+        check_node_count(count(&self.nodes))?;
+        let node = take_node(fields)?;
+        let code = fields.u8()?;
+        let mode = fields.varint_u32()?;
+        let mut len_bytes = 0;
+        let kind = match code {
+            tag::NODE_FILE => {
+                len_bytes = fields.varint()?;
+                NodeKind::File
+            }
+            tag::NODE_DIRECTORY => NodeKind::Directory,
+            tag::NODE_SYMLINK => NodeKind::Symlink {
+                target: fields.bytes()?.into(),
+            },
+            tag::NODE_OTHER => NodeKind::Other,
+            code => return Err(fields.unknown("kind of file", u64::from(code))),
+        };
+        if i64::try_from(len_bytes).is_err() {
+            return Err(fields.corrupt("a file is longer than files can be"));
+        }
+        if self.node_places.insert(node, count(&self.nodes)).is_some() {
+            return Err(fields.corrupt("a node is defined twice"));
+        }
+        self.nodes.push(InitialNode {
+            node,
+            kind,
+            mode,
+            len_bytes,
+        });
+        Ok(())
+    }
+
+    /// The next field: a node that is defined.
+    fn defined_node(&self, fields: &mut Fields<'_>) -> Result<NodeId> {
+        let node = take_node(fields)?;
+        if self.node_places.contains_key(&node) {
+            Ok(node)
+        } else {
+            Err(fields.corrupt("a name is of a node that is not defined"))
+        }
+    }
+
+    /// An initial node, by its number.
+    pub(crate) fn initial_node(&self, node: NodeId) -> Option<&InitialNode> {
+        self.nodes.get(*self.node_places.get(&node)? as usize)
     }
 
     fn decode_stack(&mut self, module: u32, value: u64, fields: &mut Fields<'_>) -> Result<()> {
@@ -182,6 +276,21 @@ pub(crate) const fn check_thread_count(count: u32) -> Result<()> {
     check_count(count, MAX_THREADS, "the number of threads")
 }
 
+pub(crate) const fn check_tree_count(count: u32) -> Result<()> {
+    check_count(count, MAX_TREES, "the number of trees")
+}
+
+pub(crate) const fn check_node_count(count: u32) -> Result<()> {
+    check_count(count, MAX_NODES, "the number of files")
+}
+
+fn take_node(fields: &mut Fields<'_>) -> Result<NodeId> {
+    match fields.varint_u32()? {
+        node if node < MAX_NODES => Ok(NodeId(node)),
+        _ => Err(fields.corrupt("the number of a node is too large")),
+    }
+}
+
 pub(crate) const fn check_stack_count(count: u32) -> Result<()> {
     check_count(count, MAX_STACK_NODES, "the number of call stack nodes")
 }
@@ -197,11 +306,11 @@ const fn check_count(count: u32, limit: u32, what: &'static str) -> Result<()> {
     }
 }
 
-fn take_path(fields: &mut Fields<'_>) -> Result<PathBuf> {
+pub(crate) fn take_path(fields: &mut Fields<'_>) -> Result<PathBuf> {
     Ok(PathBuf::from(OsString::from_vec(fields.bytes()?.to_vec())))
 }
 
-fn put_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+pub(crate) fn put_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     if bytes.len() > MAX_DEFINITION_STRING_BYTES {
         return Err(TraceError::TooLarge {
             what: "the bytes of a name or path",
@@ -222,6 +331,51 @@ pub(crate) fn encode_pool(out: &mut Vec<u8>, pool: &Pool) -> Result<()> {
     varint::put(out, pool.len_bytes);
     varint::put(out, pool.address);
     put_string(out, pool.path.as_os_str().as_bytes())
+}
+
+pub(crate) fn encode_node(out: &mut Vec<u8>, node: &InitialNode) -> Result<()> {
+    out.push(NODE);
+    varint::put(out, u64::from(node.node.0));
+    out.push(node_code(&node.kind));
+    varint::put(out, u64::from(node.mode));
+    match &node.kind {
+        NodeKind::File => varint::put(out, node.len_bytes),
+        NodeKind::Symlink { target } => put_string(out, target)?,
+        NodeKind::Directory | NodeKind::Other => {}
+    }
+    Ok(())
+}
+
+const fn node_code(kind: &NodeKind) -> u8 {
+    match kind {
+        NodeKind::File => tag::NODE_FILE,
+        NodeKind::Directory => tag::NODE_DIRECTORY,
+        NodeKind::Symlink { .. } => tag::NODE_SYMLINK,
+        NodeKind::Other => tag::NODE_OTHER,
+    }
+}
+
+pub(crate) fn encode_entry(
+    out: &mut Vec<u8>,
+    directory: NodeId,
+    name: &[u8],
+    node: NodeId,
+) -> Result<()> {
+    out.push(ENTRY);
+    varint::put(out, u64::from(directory.0));
+    varint::put(out, u64::from(node.0));
+    put_string(out, name)
+}
+
+pub(crate) fn encode_tree(out: &mut Vec<u8>, tree: &Tree) -> Result<()> {
+    out.push(TREE);
+    varint::put(out, u64::from(tree.root.0));
+    put_string(out, tree.path.as_os_str().as_bytes())
+}
+
+pub(crate) fn encode_unrecorded(out: &mut Vec<u8>, node: NodeId) {
+    out.push(UNRECORDED);
+    varint::put(out, u64::from(node.0));
 }
 
 pub(crate) fn encode_module(out: &mut Vec<u8>, module: &Module) -> Result<()> {

@@ -5,6 +5,7 @@
 
 use powerfail_model::{Event, Place};
 
+use crate::file::{EntryName, FileOperation, NewNode, RangeChange};
 use crate::predict::Predictor;
 use crate::record::{Body, Mark, MarkKind};
 use crate::tag;
@@ -126,6 +127,124 @@ impl Encoder {
                 self.plain(tag::MARK, stack);
                 self.mark(mark);
             }
+            Body::File(ref operation) => {
+                self.plain(tag::FILE, stack);
+                self.file(operation);
+            }
+            Body::Mapped { pool, node } => {
+                self.plain(tag::MAPPED, stack);
+                varint::put(&mut self.extras, u64::from(pool.0));
+                varint::put(&mut self.extras, u64::from(node.0));
+            }
+        }
+    }
+
+    fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
+        for number in numbers {
+            varint::put(&mut self.extras, number);
+        }
+    }
+
+    fn entry(&mut self, entry: EntryName<'_>) {
+        self.numbers([u64::from(entry.directory.0), entry.name.len() as u64]);
+        self.payload.extend_from_slice(entry.name);
+    }
+
+    fn file(&mut self, operation: &FileOperation<'_>) {
+        match *operation {
+            FileOperation::Create {
+                node,
+                kind,
+                mode,
+                entry,
+            } => {
+                let code = match kind {
+                    NewNode::File => tag::NODE_FILE,
+                    NewNode::Directory => tag::NODE_DIRECTORY,
+                    NewNode::Symlink(_) => tag::NODE_SYMLINK,
+                    NewNode::Other => tag::NODE_OTHER,
+                };
+                self.numbers([
+                    tag::FILE_CREATE,
+                    node.0.into(),
+                    code.into(),
+                    mode.into(),
+                    entry.is_some().into(),
+                ]);
+                if let Some(entry) = entry {
+                    self.entry(entry);
+                }
+                if let NewNode::Symlink(target) = kind {
+                    self.numbers([target.len() as u64]);
+                    self.payload.extend_from_slice(target);
+                }
+            }
+            FileOperation::Link { node, entry } => {
+                self.numbers([tag::FILE_LINK, node.0.into()]);
+                self.entry(entry);
+            }
+            FileOperation::Unlink { node, entry } => {
+                self.numbers([tag::FILE_UNLINK, node.0.into()]);
+                self.entry(entry);
+            }
+            FileOperation::Rename {
+                node,
+                from,
+                to,
+                replaced,
+            } => {
+                let replaced = replaced.map_or(0, |node| u64::from(node.0) + 1);
+                self.numbers([tag::FILE_RENAME, node.0.into(), replaced]);
+                self.entry(from);
+                self.entry(to);
+            }
+            FileOperation::Exchange {
+                first,
+                first_node,
+                second,
+                second_node,
+            } => {
+                self.numbers([
+                    tag::FILE_EXCHANGE,
+                    first_node.0.into(),
+                    second_node.0.into(),
+                ]);
+                self.entry(first);
+                self.entry(second);
+            }
+            FileOperation::Write {
+                node,
+                offset,
+                bytes,
+            } => {
+                self.numbers([tag::FILE_WRITE, node.0.into(), offset, bytes.len() as u64]);
+                self.payload.extend_from_slice(bytes);
+            }
+            FileOperation::Truncate { node, len_bytes } => {
+                self.numbers([tag::FILE_TRUNCATE, node.0.into(), len_bytes]);
+            }
+            FileOperation::Change {
+                node,
+                change,
+                range,
+            } => {
+                let (code, keep_size) = match change {
+                    RangeChange::Allocate { keep_size } => (tag::FILE_ALLOCATE, keep_size),
+                    RangeChange::Zero { keep_size } => (tag::FILE_ZERO, keep_size),
+                    RangeChange::PunchHole => (tag::FILE_PUNCH_HOLE, true),
+                    RangeChange::Collapse => (tag::FILE_COLLAPSE, false),
+                    RangeChange::Insert => (tag::FILE_INSERT, false),
+                };
+                self.numbers([code, node.0.into(), range.offset, range.len_bytes]);
+                if matches!(code, tag::FILE_ALLOCATE | tag::FILE_ZERO) {
+                    self.numbers([keep_size.into()]);
+                }
+            }
+            FileOperation::SyncFile { node, data_only } => {
+                self.numbers([tag::FILE_SYNC, node.0.into(), data_only.into()]);
+            }
+            FileOperation::SyncFileSystem => self.numbers([tag::FILE_SYNC_ALL]),
+            FileOperation::Close { node } => self.numbers([tag::FILE_CLOSE, node.0.into()]),
         }
     }
 

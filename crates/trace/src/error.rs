@@ -64,6 +64,9 @@ pub enum TraceError {
         /// Its index.
         index: u64,
     },
+    /// A name of a file that cannot be one.
+    #[error("a name of a file is empty, too long, or has a slash or a zero byte")]
+    BadName,
     /// Bytes that lie outside of a pool.
     #[error("{len_bytes} bytes at {offset:#x} lie outside of pool {pool}")]
     OutsidePool {

@@ -1,10 +1,16 @@
 //! The payloads at the end of a trace: what the pools became, and where the blocks are.
 
+use std::os::unix::ffi::OsStrExt;
+
 use powerfail_model::PoolIndex;
 
+use crate::definitions::{put_string, take_path};
 use crate::error::{Result, TraceError};
 use crate::image::{FinalImage, ImageHash};
 use crate::layout::{BlockDescriptor, BlockKind, Codec, FILE_HEADER_LEN};
+use crate::tag;
+use crate::tree::{FinalContent, FinalEntry};
+use crate::varint;
 use crate::wire::Fields;
 
 /// How many blocks one index block describes. Far below the limit of a block's length.
@@ -46,6 +52,51 @@ pub(crate) fn decode_final(payload: &[u8], pool_count: u32, block_offset: u64) -
         end.images.push(image);
     }
     Ok(end)
+}
+
+/// Appends a name that a tree had at the end.
+pub(crate) fn encode_final_entry(out: &mut Vec<u8>, entry: &FinalEntry) -> Result<()> {
+    put_string(out, entry.path.as_os_str().as_bytes())?;
+    match &entry.content {
+        FinalContent::File { len_bytes, hash } => {
+            out.push(tag::NODE_FILE);
+            varint::put(out, *len_bytes);
+            out.extend_from_slice(&hash.0);
+        }
+        FinalContent::Directory => out.push(tag::NODE_DIRECTORY),
+        FinalContent::Symlink(target) => {
+            out.push(tag::NODE_SYMLINK);
+            put_string(out, target)?;
+        }
+        FinalContent::Other => out.push(tag::NODE_OTHER),
+        FinalContent::Unrecorded => out.push(tag::NODE_UNRECORDED),
+    }
+    Ok(())
+}
+
+/// Adds the names of a block to those of a tree.
+pub(crate) fn decode_final_tree(
+    entries: &mut Vec<FinalEntry>,
+    payload: &[u8],
+    block_offset: u64,
+) -> Result<()> {
+    let mut fields = Fields::new(payload, block_offset);
+    while !fields.is_empty() {
+        let path = take_path(&mut fields)?;
+        let content = match fields.u8()? {
+            tag::NODE_FILE => FinalContent::File {
+                len_bytes: fields.varint()?,
+                hash: ImageHash(fields.array()?),
+            },
+            tag::NODE_DIRECTORY => FinalContent::Directory,
+            tag::NODE_SYMLINK => FinalContent::Symlink(fields.bytes()?.into()),
+            tag::NODE_OTHER => FinalContent::Other,
+            tag::NODE_UNRECORDED => FinalContent::Unrecorded,
+            code => return Err(fields.unknown("kind of file", u64::from(code))),
+        };
+        entries.push(FinalEntry { path, content });
+    }
+    Ok(())
 }
 
 /// The payloads of the index blocks for these blocks.

@@ -2,6 +2,7 @@
 
 use powerfail_model::{Event, FenceKind, FlushKind, StoreKind};
 
+use crate::file::FileOperation;
 use crate::record::{Body, MarkKind};
 
 /// What kind of record it is.
@@ -41,6 +42,26 @@ pub enum RecordKind {
     OperationBegin,
     /// An operation of the workload is complete.
     OperationEnd,
+    /// A file, a directory or a symbolic link was made.
+    Create,
+    /// A file got one more name.
+    Link,
+    /// A name was removed.
+    Unlink,
+    /// A name was changed, or two were swapped.
+    Rename,
+    /// A system call wrote to a file.
+    Write,
+    /// A file was cut or extended.
+    Truncate,
+    /// A range of a file was allocated, zeroed, removed or inserted.
+    Allocate,
+    /// A file or a directory, or all of them, were made durable.
+    FileSync,
+    /// A file that was open for writing was closed.
+    Close,
+    /// A file was mapped as a pool.
+    Mapped,
     /// A thread began.
     ThreadStart,
     /// A thread ended.
@@ -60,13 +81,15 @@ pub enum RecordGroup {
     Syncs,
     /// What the program says, and its operations.
     Marks,
+    /// Operations on files.
+    Files,
     /// Beginning and end of threads, and lengths of pools.
     Lifecycle,
 }
 
 impl RecordKind {
     /// All kinds, in the order in which they are listed for people.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 29] = [
         Self::Store,
         Self::NonTemporalStore,
         Self::LockedStore,
@@ -84,6 +107,16 @@ impl RecordKind {
         Self::Annotation,
         Self::OperationBegin,
         Self::OperationEnd,
+        Self::Create,
+        Self::Link,
+        Self::Unlink,
+        Self::Rename,
+        Self::Write,
+        Self::Truncate,
+        Self::Allocate,
+        Self::FileSync,
+        Self::Close,
+        Self::Mapped,
         Self::ThreadStart,
         Self::ThreadEnd,
     ];
@@ -116,6 +149,18 @@ impl RecordKind {
                 MarkKind::OperationBegin => Self::OperationBegin,
                 MarkKind::OperationEnd => Self::OperationEnd,
             },
+            Body::File(operation) => match operation {
+                FileOperation::Create { .. } => Self::Create,
+                FileOperation::Link { .. } => Self::Link,
+                FileOperation::Unlink { .. } => Self::Unlink,
+                FileOperation::Rename { .. } | FileOperation::Exchange { .. } => Self::Rename,
+                FileOperation::Write { .. } => Self::Write,
+                FileOperation::Truncate { .. } => Self::Truncate,
+                FileOperation::Change { .. } => Self::Allocate,
+                FileOperation::SyncFile { .. } | FileOperation::SyncFileSystem => Self::FileSync,
+                FileOperation::Close { .. } => Self::Close,
+            },
+            Body::Mapped { .. } => Self::Mapped,
             Body::ThreadStart => Self::ThreadStart,
             Body::ThreadEnd => Self::ThreadEnd,
         }
@@ -141,6 +186,16 @@ impl RecordKind {
             Self::Annotation => "annotation",
             Self::OperationBegin => "operation-begin",
             Self::OperationEnd => "operation-end",
+            Self::Create => "create",
+            Self::Link => "link",
+            Self::Unlink => "unlink",
+            Self::Rename => "rename",
+            Self::Write => "write",
+            Self::Truncate => "truncate",
+            Self::Allocate => "allocate",
+            Self::FileSync => "file-sync",
+            Self::Close => "close",
+            Self::Mapped => "mapped",
             Self::ThreadStart => "thread-start",
             Self::ThreadEnd => "thread-end",
         }
@@ -160,6 +215,16 @@ impl RecordKind {
             Self::Output | Self::Annotation | Self::OperationBegin | Self::OperationEnd => {
                 RecordGroup::Marks
             }
+            Self::Create
+            | Self::Link
+            | Self::Unlink
+            | Self::Rename
+            | Self::Write
+            | Self::Truncate
+            | Self::Allocate
+            | Self::FileSync
+            | Self::Close
+            | Self::Mapped => RecordGroup::Files,
             Self::Resize | Self::ThreadStart | Self::ThreadEnd => RecordGroup::Lifecycle,
         }
     }
@@ -167,12 +232,13 @@ impl RecordKind {
 
 impl RecordGroup {
     /// All groups.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Stores,
         Self::Flushes,
         Self::Fences,
         Self::Syncs,
         Self::Marks,
+        Self::Files,
         Self::Lifecycle,
     ];
 
@@ -184,6 +250,7 @@ impl RecordGroup {
             Self::Fences => "fences",
             Self::Syncs => "syncs",
             Self::Marks => "marks",
+            Self::Files => "files",
             Self::Lifecycle => "lifecycle",
         }
     }

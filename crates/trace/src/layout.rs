@@ -9,7 +9,7 @@ use crate::error::{Result, TraceError};
 /// The newest major version of the format that this crate reads, and the one that it writes.
 pub const FORMAT_MAJOR: u16 = 1;
 /// The minor version that this crate writes. A newer one is readable unless it uses unknown codes.
-pub const FORMAT_MINOR: u16 = 0;
+pub const FORMAT_MINOR: u16 = 1;
 
 /// The longest payload of one record. Longer stores are split by the writer, longer marks refused.
 pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
@@ -34,6 +34,9 @@ pub(crate) const MAX_META_RAW_BYTES: u32 = 4 << 20;
 pub(crate) const MAX_POOLS: u32 = 1 << 16;
 pub(crate) const MAX_MODULES: u32 = 1 << 20;
 pub(crate) const MAX_THREADS: u32 = 1 << 22;
+pub(crate) const MAX_TREES: u32 = 1 << 16;
+/// The most nodes of all trees. Their numbers are below it.
+pub(crate) const MAX_NODES: u32 = 1 << 24;
 
 pub(crate) const FILE_HEADER_LEN: usize = 24;
 pub(crate) const BLOCK_HEADER_LEN: usize = 48;
@@ -156,6 +159,10 @@ pub enum BlockKind {
     Final,
     /// The descriptors of all blocks before.
     Index,
+    /// Content that a file of a tree had at the beginning.
+    InitialFile,
+    /// Names of a tree at the end, and what was found there.
+    FinalTree,
 }
 
 impl BlockKind {
@@ -167,6 +174,8 @@ impl BlockKind {
             Self::Events => 4,
             Self::Final => 5,
             Self::Index => 6,
+            Self::InitialFile => 7,
+            Self::FinalTree => 8,
         }
     }
 
@@ -178,6 +187,8 @@ impl BlockKind {
             4 => Self::Events,
             5 => Self::Final,
             6 => Self::Index,
+            7 => Self::InitialFile,
+            8 => Self::FinalTree,
             _ => {
                 return Err(TraceError::UnknownCode {
                     what: "kind of block",
@@ -191,8 +202,8 @@ impl BlockKind {
     const fn max_raw_bytes(self) -> u32 {
         match self {
             Self::Meta => MAX_META_RAW_BYTES,
-            Self::Definitions => MAX_DEFINITION_RAW_BYTES,
-            Self::InitialImage => MAX_IMAGE_RAW_BYTES,
+            Self::Definitions | Self::FinalTree => MAX_DEFINITION_RAW_BYTES,
+            Self::InitialImage | Self::InitialFile => MAX_IMAGE_RAW_BYTES,
             Self::Events | Self::Final | Self::Index => MAX_RAW_BYTES,
         }
     }
@@ -237,7 +248,8 @@ pub struct BlockDescriptor {
     pub kind: BlockKind,
     /// How its payload is stored.
     pub codec: Codec,
-    /// What it is about: the index of the pool for an initial image, else zero.
+    /// What it is about: the index of the pool for an initial image, the number of the node for the content of a file,
+    /// the index of the tree for what was found at its end, else zero.
     pub subject: u32,
     /// Where its header begins in the file.
     pub offset: u64,
@@ -283,7 +295,11 @@ impl BlockDescriptor {
         if self.event_count > self.raw_len_bytes {
             return corrupt("a block is too short for its number of events");
         }
-        if self.kind != BlockKind::InitialImage && self.subject != 0 {
+        let has_subject = matches!(
+            self.kind,
+            BlockKind::InitialImage | BlockKind::InitialFile | BlockKind::FinalTree
+        );
+        if !has_subject && self.subject != 0 {
             return corrupt("a block has a subject where none belongs");
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The trace file: what a target did to its pools, in one self-contained, versioned file.
+//! The trace file: what a target did to its pools and to the files of its trees, in one self-contained, versioned file.
 //!
 //! Only this crate knows its bytes; `docs/reference/trace-format.md` describes them. A [`TraceWriter`] is fed
 //! by a recorder; a [`Trace`] is read by everything else, as a stream, from any place, or block by
@@ -50,6 +50,7 @@ mod definition;
 mod definitions;
 mod encode;
 mod error;
+mod file;
 mod image;
 mod index;
 mod kind;
@@ -64,18 +65,23 @@ mod scope;
 mod source;
 mod statistics;
 mod tag;
+mod tree;
+pub mod tree_replay;
 pub mod varint;
 mod wire;
 mod writer;
 
 pub use annotation::{AnnotatedRange, Annotation};
-pub use block::{EventBlock, ImageRuns, RecordCursor, Records};
+pub use block::{EventBlock, FileRuns, ImageRuns, RecordCursor, Records};
 pub use compress::Compression;
 pub use definition::{
     DERANDOMISE_NOTE, DOMAIN_NOTE, Frame, HEAP_NOTE, Meta, Module, ModuleIndex, POOL_NOTE, Pool,
     PoolKind, StackId, StackNode, Thread,
 };
 pub use error::{Result, TraceError};
+pub use file::{
+    EntryName, FileOperation, FileOperations, MAX_NAME_BYTES, NewNode, RangeChange, is_name,
+};
 pub use image::{FinalImage, ImageHash, ImageHasher, ImageRun, PAGE_BYTES};
 pub use kind::{RecordGroup, RecordKind};
 pub use layout::{
@@ -86,4 +92,5 @@ pub use record::{Body, Mark, MarkKind, Record};
 pub use scope::{Scope, ScopeChange};
 pub use source::ReadAt;
 pub use statistics::Statistics;
+pub use tree::{FileRun, FinalContent, FinalEntry, InitialEntry, InitialNode, Tree, TreeIndex};
 pub use writer::{TraceSize, TraceWriter, WriterOptions};

@@ -5,20 +5,23 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use powerfail_model::files::NodeId;
 use powerfail_model::{EventIndex, PoolIndex};
+use rustc_hash::FxHashMap;
 
-use crate::block::{EventBlock, ImageRuns, RecordCursor};
+use crate::block::{EventBlock, FileRuns, ImageRuns, RecordCursor};
 use crate::compress::decompress;
 use crate::definition::{Frame, Meta, Module, Pool, StackId, StackNode, Thread};
 use crate::definitions::{Definitions, decode_meta};
 use crate::error::{Result, TraceError};
 use crate::image::{FinalImage, ImageBlock, is_zero};
-use crate::index::{Final, IndexDecoder, decode_final};
+use crate::index::{Final, IndexDecoder, decode_final, decode_final_tree};
 use crate::layout::{
     BLOCK_CHECKSUM_AT, BLOCK_HEADER_LEN, BlockDescriptor, BlockKind, FILE_HEADER_LEN, TRAILER_LEN,
     Trailer, check_file_header, checksum_matches, payload_checksum,
 };
 use crate::source::ReadAt;
+use crate::tree::{FinalEntry, InitialEntry, InitialNode, Tree, TreeIndex};
 
 /// Whether a trace has everything that its writer wanted to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,10 @@ pub struct Trace {
     end: Option<Final>,
     blocks: Vec<BlockDescriptor>,
     event_blocks: Vec<BlockDescriptor>,
+    /// The first block with content of a file, and the one behind the last.
+    file_blocks: FxHashMap<NodeId, (usize, usize)>,
+    /// By tree.
+    final_trees: Vec<Option<Vec<FinalEntry>>>,
     event_count: u64,
 }
 
@@ -98,6 +105,8 @@ impl Trace {
             end: None,
             blocks: Vec::new(),
             event_blocks: Vec::new(),
+            file_blocks: FxHashMap::default(),
+            final_trees: Vec::new(),
             event_count: 0,
         };
         let mut header = [0; FILE_HEADER_LEN];
@@ -238,6 +247,48 @@ impl Trace {
         self.end.as_ref().map_or(&[], |end| &end.images)
     }
 
+    /// The trees; a [`TreeIndex`] is a position in this slice.
+    pub fn trees(&self) -> &[Tree] {
+        &self.definitions.trees
+    }
+
+    /// The nodes that the trees had before the first operation.
+    pub fn initial_nodes(&self) -> &[InitialNode] {
+        &self.definitions.nodes
+    }
+
+    /// One of these, by its number.
+    pub fn initial_node(&self, node: NodeId) -> Option<&InitialNode> {
+        self.definitions.initial_node(node)
+    }
+
+    /// The names that the trees had before the first operation.
+    pub fn initial_entries(&self) -> &[InitialEntry] {
+        &self.definitions.entries
+    }
+
+    /// The content that a file had before the first operation, in pieces. What no piece covers was zero; where pieces
+    /// overlap, the later one holds.
+    pub fn initial_file(&self, node: NodeId) -> FileRuns<'_> {
+        let (from, to) = self.file_blocks.get(&node).copied().unwrap_or_default();
+        FileRuns::new(self, Some(node), from..to)
+    }
+
+    /// The same for all files, in the order of the trace.
+    pub fn initial_files(&self) -> FileRuns<'_> {
+        FileRuns::new(self, None, 0..usize::MAX)
+    }
+
+    /// Files whose content is not recorded: the target changed them by mappings that are not pools.
+    pub fn unrecorded_files(&self) -> &[NodeId] {
+        &self.definitions.unrecorded
+    }
+
+    /// What was found in a tree at the end, if the writer lived to say.
+    pub fn final_tree(&self, tree: TreeIndex) -> Option<&[FinalEntry]> {
+        self.final_trees.get(tree.0 as usize)?.as_deref()
+    }
+
     /// Reads everything and checks all of it: each byte of a complete trace is covered.
     pub fn verify(&self) -> Result<()> {
         let mut stored = Vec::new();
@@ -249,7 +300,7 @@ impl Trace {
                     events.read(self, descriptor, self.definitions.limits())?;
                     events.records().try_for_each(|record| record.map(drop))?;
                 }
-                BlockKind::InitialImage => {
+                BlockKind::InitialImage | BlockKind::InitialFile => {
                     self.read_payload(descriptor, &mut stored, &mut raw)?;
                     self.image_block(descriptor, &raw)?;
                 }
@@ -266,10 +317,13 @@ impl Trace {
         raw: &[u8],
     ) -> Result<ImageBlock> {
         let pool = PoolIndex(descriptor.subject);
-        let len_bytes = self
-            .pools()
-            .get(pool.0 as usize)
-            .map_or(0, |pool| pool.len_bytes);
+        let len_bytes = if descriptor.kind == BlockKind::InitialFile {
+            let node = self.initial_node(NodeId(descriptor.subject));
+            node.map_or(0, |node| node.len_bytes)
+        } else {
+            let pool = self.pools().get(pool.0 as usize);
+            pool.map_or(0, |pool| pool.len_bytes)
+        };
         ImageBlock::decode(raw, pool, len_bytes, descriptor.offset)
     }
 
@@ -505,6 +559,27 @@ impl Trace {
                     if descriptor.subject >= self.definitions.limits().pools {
                         return corrupt("an image is of a pool that is not defined");
                     }
+                }
+                BlockKind::InitialFile => {
+                    let node = NodeId(descriptor.subject);
+                    if self.definitions.initial_node(node).is_none() {
+                        return corrupt("content is of a file that is not defined");
+                    }
+                    let blocks = self.file_blocks.entry(node).or_insert((number, 0));
+                    blocks.1 = number + 1;
+                }
+                BlockKind::FinalTree => {
+                    self.read_payload(descriptor, &mut stored, &mut raw)?;
+                    self.definitions.grow(raw.len())?;
+                    let tree = descriptor.subject as usize;
+                    if tree >= self.definitions.trees.len() {
+                        return corrupt("the end is of a tree that is not defined");
+                    }
+                    if self.final_trees.len() <= tree {
+                        self.final_trees.resize(tree + 1, None);
+                    }
+                    let known = self.final_trees[tree].get_or_insert_default();
+                    decode_final_tree(known, &raw, descriptor.offset)?;
                 }
                 BlockKind::Events => {
                     if self.definitions.limits().threads == 0 {

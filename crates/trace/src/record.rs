@@ -1,9 +1,11 @@
 //! What an event block holds: records, in the order in which stores reached memory.
 
-use powerfail_model::{Event, EventIndex, FlushKind, Step, ThreadIndex};
+use powerfail_model::files::NodeId;
+use powerfail_model::{Event, EventIndex, FlushKind, PoolIndex, Step, ThreadIndex};
 
 use crate::annotation::Annotation;
 use crate::definition::StackId;
+use crate::file::FileOperation;
 
 /// One thing that happened, with its place in the recorded order, its thread and its call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,15 @@ pub enum Body<'a> {
         kind: FlushKind,
         /// The address in the target.
         address: u64,
+    },
+    /// An operation on the files of a tree.
+    File(FileOperation<'a>),
+    /// A file of a tree is mapped as a pool: from here on, what happens to the pool happens to the file.
+    Mapped {
+        /// The pool.
+        pool: PoolIndex,
+        /// The file.
+        node: NodeId,
     },
     /// The record's thread began.
     ThreadStart,

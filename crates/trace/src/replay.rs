@@ -45,10 +45,7 @@ pub fn replay(trace: &Trace) -> Result<Vec<PoolReplay>> {
 /// The same, but gives up with [`TraceError::TooLarge`] before pages take more than
 /// `memory_limit_bytes`. For untrusted traces: a small file can describe large pools.
 pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolReplay>> {
-    let mut memory = Memory {
-        limit: memory_limit_bytes,
-        used: 0,
-    };
+    let mut memory = Memory::new(memory_limit_bytes);
     let mut images: Vec<SparseImage> = trace
         .pools()
         .iter()
@@ -97,20 +94,26 @@ pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolR
 }
 
 /// What pages may still take.
-struct Memory {
+pub(crate) struct Memory {
     limit: u64,
     used: u64,
 }
 
-/// A pool's content: the pages that were ever written.
-struct SparseImage {
-    len_bytes: u64,
+impl Memory {
+    pub(crate) const fn new(limit: u64) -> Self {
+        Self { limit, used: 0 }
+    }
+}
+
+/// The content of a pool or a file: the pages that were ever written.
+pub(crate) struct SparseImage {
+    pub(crate) len_bytes: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
     outside_bytes: u64,
 }
 
 impl SparseImage {
-    const fn new(len_bytes: u64) -> Self {
+    pub(crate) const fn new(len_bytes: u64) -> Self {
         Self {
             len_bytes,
             pages: BTreeMap::new(),
@@ -118,7 +121,7 @@ impl SparseImage {
         }
     }
 
-    fn store(&mut self, offset: u64, bytes: &[u8], memory: &mut Memory) -> Result<()> {
+    pub(crate) fn store(&mut self, offset: u64, bytes: &[u8], memory: &mut Memory) -> Result<()> {
         let room = usize::try_from(self.len_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let (mut rest, outside) = bytes.split_at(bytes.len().min(room));
         self.outside_bytes = self.outside_bytes.saturating_add(outside.len() as u64);
@@ -147,7 +150,7 @@ impl SparseImage {
         Ok(())
     }
 
-    fn resize(&mut self, len_bytes: u64, memory: &mut Memory) {
+    pub(crate) fn resize(&mut self, len_bytes: u64, memory: &mut Memory) {
         if len_bytes < self.len_bytes {
             let kept_pages = len_bytes.div_ceil(PAGE_BYTES as u64);
             let dropped = self.pages.split_off(&kept_pages);
@@ -162,7 +165,43 @@ impl SparseImage {
         self.len_bytes = len_bytes;
     }
 
-    fn hash(&self) -> ImageHash {
+    /// Sets a range to zeros. The length stays.
+    pub(crate) fn zero(&mut self, from: u64, to: u64) {
+        let to = to.min(self.len_bytes);
+        if from >= to {
+            return;
+        }
+        let last = (to - 1) / PAGE_BYTES as u64;
+        for (number, page) in self.pages.range_mut(from / PAGE_BYTES as u64..=last) {
+            let start = number * PAGE_BYTES as u64;
+            let first = page_offset(from.max(start));
+            let end = to.min(start + PAGE_BYTES as u64) - start;
+            if let Some(bytes) = page.get_mut(first..end as usize) {
+                bytes.fill(0);
+            }
+        }
+    }
+
+    /// Takes the bytes from an offset on out, in pieces. The length stays; where they were is zero.
+    pub(crate) fn take_from(&mut self, from: u64, memory: &mut Memory) -> Vec<(u64, Box<[u8]>)> {
+        let mut pieces = Vec::new();
+        let page_bytes = PAGE_BYTES as u64;
+        let tail = page_offset(from);
+        if tail > 0
+            && let Some(page) = self.pages.get_mut(&(from / page_bytes))
+        {
+            pieces.push((from, page[tail..].into()));
+            page[tail..].fill(0);
+        }
+        let moved = self.pages.split_off(&from.div_ceil(page_bytes));
+        memory.used -= (moved.len() * PAGE_BYTES) as u64;
+        for (number, page) in moved {
+            pieces.push((number * page_bytes, page as Box<[u8]>));
+        }
+        pieces
+    }
+
+    pub(crate) fn hash(&self) -> ImageHash {
         let mut hasher = ImageHasher::new(self.len_bytes);
         for (number, page) in &self.pages {
             hasher.update(number * PAGE_BYTES as u64, page.as_slice());

@@ -3,6 +3,7 @@
 use powerfail_model::{Event, EventIndex};
 
 use crate::error::Result;
+use crate::file::FileOperation;
 use crate::kind::{RecordGroup, RecordKind};
 use crate::layout::BLOCK_HEADER_LEN;
 use crate::reader::Trace;
@@ -16,6 +17,8 @@ pub struct Statistics {
     pub events: u64,
     /// Bytes written by all stores.
     pub store_bytes: u64,
+    /// Bytes written to files of trees by system calls.
+    pub written_bytes: u64,
     /// The file's length.
     pub file_bytes: u64,
     /// What blocks of records take in the file, with their headers.
@@ -78,6 +81,9 @@ impl Statistics {
         self.counts[RecordKind::of(body) as usize] += 1;
         if let Body::Pm(Event::Store { bytes, .. }) = body {
             self.store_bytes = self.store_bytes.saturating_add(bytes.len() as u64);
+        }
+        if let Body::File(FileOperation::Write { bytes, .. }) = body {
+            self.written_bytes = self.written_bytes.saturating_add(bytes.len() as u64);
         }
     }
 }

@@ -24,6 +24,36 @@ pub(crate) const THREAD_SWITCH: u8 = 46;
 /// Not a record: what this thread does next is in another pool.
 pub(crate) const POOL_SWITCH: u8 = 47;
 
+/// An operation on the files of a tree.
+pub(crate) const FILE: u8 = 48;
+/// A file of a tree is mapped as a pool.
+pub(crate) const MAPPED: u8 = 49;
+
+/// The codes of operations on files.
+pub(crate) const FILE_CREATE: u64 = 0;
+pub(crate) const FILE_LINK: u64 = 1;
+pub(crate) const FILE_UNLINK: u64 = 2;
+pub(crate) const FILE_RENAME: u64 = 3;
+pub(crate) const FILE_EXCHANGE: u64 = 4;
+pub(crate) const FILE_WRITE: u64 = 5;
+pub(crate) const FILE_TRUNCATE: u64 = 6;
+pub(crate) const FILE_ALLOCATE: u64 = 7;
+pub(crate) const FILE_ZERO: u64 = 8;
+pub(crate) const FILE_PUNCH_HOLE: u64 = 9;
+pub(crate) const FILE_COLLAPSE: u64 = 10;
+pub(crate) const FILE_INSERT: u64 = 11;
+pub(crate) const FILE_SYNC: u64 = 12;
+pub(crate) const FILE_SYNC_ALL: u64 = 13;
+pub(crate) const FILE_CLOSE: u64 = 14;
+
+/// The codes of kinds of nodes.
+pub(crate) const NODE_FILE: u8 = 0;
+pub(crate) const NODE_DIRECTORY: u8 = 1;
+pub(crate) const NODE_SYMLINK: u8 = 2;
+pub(crate) const NODE_OTHER: u8 = 3;
+/// Only at the end: a file whose content is not recorded.
+pub(crate) const NODE_UNRECORDED: u8 = 4;
+
 /// The codes of marks.
 pub(crate) const MARK_OUTPUT: u64 = 0;
 pub(crate) const MARK_ANNOTATION: u64 = 1;

@@ -4,24 +4,29 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use powerfail_model::files::NodeId;
 use powerfail_model::{Event, EventIndex, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex};
 use rustc_hash::FxHashMap;
 
 use crate::compress::{Compression, Compressor};
 use crate::definition::{Frame, Meta, Module, ModuleIndex, Pool, StackId, StackNode, Thread};
 use crate::definitions::{
-    check_module_count, check_pool_count, check_stack_count, check_thread_count, count,
-    encode_meta, encode_module, encode_pool, encode_stack, encode_thread, too_many_definitions,
+    check_module_count, check_node_count, check_pool_count, check_stack_count, check_thread_count,
+    check_tree_count, count, encode_entry, encode_meta, encode_module, encode_node, encode_pool,
+    encode_stack, encode_thread, encode_tree, encode_unrecorded, too_many_definitions,
 };
 use crate::encode::Encoder;
 use crate::error::{Result, TraceError};
+use crate::file::{EntryName, FileOperation, NewNode, is_name};
 use crate::image::{FinalImage, ImageBuffer, PAGE_BYTES, is_zero, page_offset};
-use crate::index::{encode_final, encode_index};
+use crate::index::{encode_final, encode_final_entry, encode_index};
 use crate::layout::{
     BlockDescriptor, BlockKind, FORMAT_MAJOR, FORMAT_MINOR, MAX_DEFINITIONS_BYTES,
-    MAX_META_RAW_BYTES, MAX_PAYLOAD_BYTES, Trailer, encode_file_header, payload_checksum,
+    MAX_META_RAW_BYTES, MAX_NODES, MAX_PAYLOAD_BYTES, Trailer, encode_file_header,
+    payload_checksum,
 };
 use crate::record::Body;
+use crate::tree::{FinalEntry, InitialNode, Tree, TreeIndex};
 
 /// Definitions are written out when there are this many bytes of them.
 const DEFINITIONS_BLOCK_BYTES: usize = 1 << 20;
@@ -75,7 +80,12 @@ pub struct TraceWriter<W: Write> {
     definitions_bytes: u64,
     image: ImageBuffer,
     raw: Vec<u8>,
+    /// What the image in the buffer is of: a pool, or a file of a tree.
+    image_kind: BlockKind,
     pool_lens: Vec<u64>,
+    /// The lengths of the initial nodes.
+    node_lens: FxHashMap<NodeId, u64>,
+    tree_count: u32,
     module_count: u32,
     thread_count: u32,
     stack_count: u32,
@@ -115,7 +125,10 @@ impl<W: Write> TraceWriter<W> {
             definitions_bytes: 0,
             image: ImageBuffer::default(),
             raw: Vec::new(),
+            image_kind: BlockKind::InitialImage,
             pool_lens: Vec::new(),
+            node_lens: FxHashMap::default(),
+            tree_count: 0,
             module_count: 0,
             thread_count: 0,
             stack_count: 0,
@@ -218,11 +231,105 @@ impl<W: Write> TraceWriter<W> {
                 len_bytes: bytes.len() as u64,
             });
         }
-        if self.image.pool != pool.0 {
-            self.flush_image()?;
-            self.image.pool = pool.0;
+        self.fill_image(BlockKind::InitialImage, pool.0, offset.0, bytes)
+    }
+
+    /// Adds the root of a tree, which is a node that was defined.
+    pub fn define_tree(&mut self, tree: &Tree) -> Result<TreeIndex> {
+        check_tree_count(self.tree_count)?;
+        self.check_initial(tree.root)?;
+        self.define(|out| encode_tree(out, tree))?;
+        self.tree_count += 1;
+        Ok(TreeIndex(self.tree_count - 1))
+    }
+
+    /// Adds a node that a tree had before the first operation on it. Its content follows with
+    /// [`initial_file`](Self::initial_file).
+    pub fn define_node(&mut self, node: &InitialNode) -> Result<()> {
+        check_node_count(node.node.0)?;
+        if self.node_lens.contains_key(&node.node) {
+            return Err(undefined("free number for node", node.node.0));
         }
-        let mut position = offset.0;
+        self.define(|out| encode_node(out, node))?;
+        self.node_lens.insert(node.node, node.len_bytes);
+        Ok(())
+    }
+
+    /// Adds a name that a tree had before the first operation on it.
+    pub fn define_entry(&mut self, entry: EntryName<'_>, node: NodeId) -> Result<()> {
+        self.check_initial(entry.directory)?;
+        self.check_initial(node)?;
+        check_name(entry)?;
+        self.define(|out| encode_entry(out, entry.directory, entry.name, node))
+    }
+
+    /// Says that the content of a file is not recorded.
+    pub fn define_unrecorded(&mut self, node: NodeId) -> Result<()> {
+        check_node_count(node.0)?;
+        self.define(|out| {
+            encode_unrecorded(out, node);
+            Ok(())
+        })
+    }
+
+    /// Adds content that a file had before the first operation on its tree. What is never given was zero.
+    pub fn initial_file(&mut self, node: NodeId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_initial(node)?;
+        let len = self.node_lens.get(&node).copied().unwrap_or_default();
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > len) {
+            return Err(TraceError::TooLarge {
+                what: "the initial bytes of a file",
+                limit: len,
+            });
+        }
+        self.fill_image(BlockKind::InitialFile, node.0, offset, bytes)
+    }
+
+    /// Says what a tree was found to be at the end. Comes before [`finish`](Self::finish).
+    pub fn final_tree<'e>(
+        &mut self,
+        tree: TreeIndex,
+        entries: impl IntoIterator<Item = &'e FinalEntry>,
+    ) -> Result<()> {
+        if tree.0 >= self.tree_count {
+            return Err(undefined("tree", tree.0));
+        }
+        self.flush_block()?;
+        let mut raw = Vec::new();
+        for entry in entries {
+            encode_final_entry(&mut raw, entry)?;
+            if raw.len() >= DEFINITIONS_BLOCK_BYTES {
+                self.raw.clear();
+                self.raw.append(&mut raw);
+                self.write_block(BlockKind::FinalTree, tree.0, 0)?;
+            }
+        }
+        self.raw = raw;
+        self.write_block(BlockKind::FinalTree, tree.0, 0)
+    }
+
+    fn check_initial(&self, node: NodeId) -> Result<()> {
+        if self.node_lens.contains_key(&node) {
+            Ok(())
+        } else {
+            Err(undefined("node", node.0))
+        }
+    }
+
+    fn fill_image(
+        &mut self,
+        kind: BlockKind,
+        subject: u32,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        if (self.image_kind, self.image.pool) != (kind, subject) {
+            self.flush_image()?;
+            self.image_kind = kind;
+            self.image.pool = subject;
+        }
+        let mut position = offset;
         let mut rest = bytes;
         while !rest.is_empty() {
             let page_len = rest.len().min(PAGE_BYTES - page_offset(position));
@@ -275,6 +382,18 @@ impl<W: Write> TraceWriter<W> {
                     what: "the bytes of a mark",
                     limit: MAX_PAYLOAD_BYTES as u64,
                 });
+            }
+            Body::File(FileOperation::Write {
+                node,
+                offset,
+                bytes,
+            }) if bytes.len() > MAX_PAYLOAD_BYTES => {
+                return self.append_long_write(thread, stack, *node, *offset, bytes);
+            }
+            Body::File(operation) => check_operation(operation)?,
+            Body::Mapped { pool, node } => {
+                self.check_range(*pool, PoolOffset(0), 0)?;
+                check_node_count(node.0)?;
             }
             _ => {}
         }
@@ -385,6 +504,35 @@ impl<W: Write> TraceWriter<W> {
         Ok(first)
     }
 
+    /// As [`Self::append_long_store`].
+    #[cold]
+    fn append_long_write(
+        &mut self,
+        thread: ThreadIndex,
+        stack: StackId,
+        node: NodeId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<EventIndex> {
+        let first = EventIndex(self.event_count());
+        let mut offset = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let len = rest.len().min(MAX_PAYLOAD_BYTES - page_offset(offset));
+            let (piece, later) = rest.split_at(len);
+            let write = FileOperation::Write {
+                node,
+                offset,
+                bytes: piece,
+            };
+            check_operation(&write)?;
+            self.append_checked(thread, stack, &Body::File(write))?;
+            offset += len as u64;
+            rest = later;
+        }
+        Ok(first)
+    }
+
     #[inline]
     fn check_range(&self, pool: PoolIndex, offset: PoolOffset, len_bytes: u64) -> Result<()> {
         if pool.0 as usize >= self.pool_lens.len() {
@@ -432,7 +580,7 @@ impl<W: Write> TraceWriter<W> {
         if !self.image.is_empty() {
             self.flush_definitions()?;
             self.image.take_into(&mut self.raw);
-            self.write_block(BlockKind::InitialImage, self.image.pool, 0)?;
+            self.write_block(self.image_kind, self.image.pool, 0)?;
         }
         Ok(())
     }
@@ -479,6 +627,53 @@ impl<W: Write> TraceWriter<W> {
         self.failed = false;
         self.position += bytes.len() as u64;
         Ok(())
+    }
+}
+
+/// Whether a reader would take an operation.
+fn check_operation(operation: &FileOperation<'_>) -> Result<()> {
+    let too_long = || TraceError::TooLarge {
+        what: "the length of a file",
+        limit: i64::MAX as u64,
+    };
+    let range = |offset: u64, len: u64| {
+        let end = offset.checked_add(len).ok_or_else(too_long)?;
+        i64::try_from(end).map(drop).map_err(|_| too_long())
+    };
+    if let Some(node) = operation.node()
+        && node.0 >= MAX_NODES
+    {
+        check_node_count(node.0)?;
+    }
+    match *operation {
+        FileOperation::Create { kind, entry, .. } => {
+            if let NewNode::Symlink(target) = kind
+                && target.len() > MAX_PAYLOAD_BYTES
+            {
+                return Err(TraceError::TooLarge {
+                    what: "the bytes of a symbolic link",
+                    limit: MAX_PAYLOAD_BYTES as u64,
+                });
+            }
+            entry.map_or(Ok(()), check_name)
+        }
+        FileOperation::Link { entry, .. } | FileOperation::Unlink { entry, .. } => {
+            check_name(entry)
+        }
+        FileOperation::Rename { from, to, .. } => check_name(from).and(check_name(to)),
+        FileOperation::Exchange { first, second, .. } => check_name(first).and(check_name(second)),
+        FileOperation::Write { offset, bytes, .. } => range(offset, bytes.len() as u64),
+        FileOperation::Truncate { len_bytes, .. } => range(0, len_bytes),
+        FileOperation::Change { range: changed, .. } => range(changed.offset, changed.len_bytes),
+        _ => Ok(()),
+    }
+}
+
+fn check_name(entry: EntryName<'_>) -> Result<()> {
+    if is_name(entry.name) && entry.directory.0 < MAX_NODES {
+        Ok(())
+    } else {
+        Err(TraceError::BadName)
     }
 }
 

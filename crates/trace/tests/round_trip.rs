@@ -4,7 +4,7 @@ mod common;
 
 use std::thread;
 
-use common::{Owned, OwnedBody, append, frame, meta, module, pool, records_from};
+use common::{Owned, OwnedBody, append, file_operations, frame, meta, module, pool, records_from};
 use powerfail_model::{
     Event, EventIndex, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
@@ -96,6 +96,8 @@ fn body() -> impl Strategy<Value = OwnedBody> {
             .prop_map(|(kind, value, payload)| OwnedBody::Mark(kind, value, payload)),
         1 => (flush_kind(), any::<u64>())
             .prop_map(|(kind, address)| OwnedBody::VolatileFlush(kind, address)),
+        3 => prop::sample::select(file_operations()).prop_map(OwnedBody::File),
+        1 => (0..POOLS, 0..100u32).prop_map(|(pool, node)| OwnedBody::Mapped(pool, node)),
         1 => Just(OwnedBody::ThreadStart),
         1 => Just(OwnedBody::ThreadEnd),
     ]

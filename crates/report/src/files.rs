@@ -1,0 +1,204 @@
+//! Operations on the files of a tree, as text and JSON.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use powerfail_finding::hex;
+use powerfail_model::EventIndex;
+use powerfail_model::files::NodeId;
+use powerfail_trace::{Body, EntryName, FileOperation, NewNode, RangeChange, Trace};
+use serde_json::{Value, json};
+
+use crate::text::{bytes, printable};
+
+/// Bytes of a write that a line of text shows.
+const BYTES_SHOWN: usize = 16;
+
+/// The first path of each node. A node that is renamed keeps it here, so that one file has one name.
+#[derive(Default)]
+pub(crate) struct FirstNames(BTreeMap<NodeId, PathBuf>);
+
+impl FirstNames {
+    /// Reads the names of a trace. One that cannot be read has fewer.
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let mut names = Self::default();
+        if trace.trees().is_empty() {
+            return names;
+        }
+        for tree in trace.trees() {
+            names.0.entry(tree.root).or_insert(tree.path.clone());
+        }
+        // Directories come before what is in them.
+        for initial in trace.initial_entries() {
+            let entry = &initial.entry;
+            names.add(entry.directory, entry.name.as_bytes(), initial.node);
+        }
+        let mut records = trace.records_from(EventIndex(0));
+        while let Ok(Some(record)) = records.next_record() {
+            if let Body::File(
+                FileOperation::Create {
+                    node,
+                    entry: Some(entry),
+                    ..
+                }
+                | FileOperation::Link { node, entry },
+            ) = record.body
+            {
+                names.add(entry.directory, entry.name, node);
+            }
+        }
+        names
+    }
+
+    fn add(&mut self, directory: NodeId, name: &[u8], node: NodeId) {
+        let path = self.path(directory, name);
+        self.0.entry(node).or_insert(path);
+    }
+
+    fn path(&self, directory: NodeId, name: &[u8]) -> PathBuf {
+        let name = Path::new(OsStr::from_bytes(name));
+        match self.0.get(&directory) {
+            Some(path) => path.join(name),
+            None => name.to_path_buf(),
+        }
+    }
+
+    /// A node for people.
+    pub(crate) fn name(&self, node: NodeId) -> String {
+        match self.0.get(&node) {
+            Some(path) => printable(&path.to_string_lossy()).into_owned(),
+            None => format!("nameless file {node}"),
+        }
+    }
+
+    fn entry(&self, entry: EntryName<'_>) -> String {
+        let path = self.path(entry.directory, entry.name);
+        printable(&path.to_string_lossy()).into_owned()
+    }
+}
+
+/// An operation as text, without its kind.
+pub(crate) fn text(operation: &FileOperation<'_>, names: &FirstNames) -> String {
+    match *operation {
+        FileOperation::Create {
+            node, kind, entry, ..
+        } => {
+            let name = entry.map_or_else(|| names.name(node), |entry| names.entry(entry));
+            match kind {
+                NewNode::File => name,
+                NewNode::Directory => format!("{name}/"),
+                NewNode::Symlink(target) => {
+                    format!("{name} -> {}", printable(&String::from_utf8_lossy(target)))
+                }
+                NewNode::Other => format!("{name} (no regular file)"),
+            }
+        }
+        FileOperation::Link { node, entry } => {
+            format!("{} to {}", names.entry(entry), names.name(node))
+        }
+        FileOperation::Unlink { entry, .. } => names.entry(entry),
+        FileOperation::Rename {
+            from, to, replaced, ..
+        } => {
+            let over = if replaced.is_some() {
+                " (replaced)"
+            } else {
+                ""
+            };
+            format!("{} to {}{over}", names.entry(from), names.entry(to))
+        }
+        FileOperation::Exchange { first, second, .. } => {
+            format!("{} with {}", names.entry(first), names.entry(second))
+        }
+        FileOperation::Write {
+            node,
+            offset,
+            bytes: written,
+        } => {
+            let shown = hex(&written[..written.len().min(BYTES_SHOWN)]);
+            let more = if written.len() > BYTES_SHOWN {
+                "..."
+            } else {
+                ""
+            };
+            let (name, len) = (names.name(node), written.len());
+            format!("{name} at {offset} +{len} = {shown}{more}")
+        }
+        FileOperation::Truncate { node, len_bytes } => {
+            format!("{} to {}", names.name(node), bytes(len_bytes))
+        }
+        FileOperation::Change {
+            node,
+            change,
+            range,
+        } => {
+            let (name, how) = (names.name(node), change_name(change));
+            format!("{name} {how} at {} +{}", range.offset, range.len_bytes)
+        }
+        FileOperation::SyncFile { node, data_only } => {
+            let data = if data_only { " (data)" } else { "" };
+            format!("{}{data}", names.name(node))
+        }
+        FileOperation::SyncFileSystem => "all files".to_owned(),
+        FileOperation::Close { node } => names.name(node),
+    }
+}
+
+const fn change_name(change: RangeChange) -> &'static str {
+    match change {
+        RangeChange::Allocate { keep_size: false } => "allocate",
+        RangeChange::Allocate { keep_size: true } => "allocate-keep-size",
+        RangeChange::Zero { keep_size: false } => "zero",
+        RangeChange::Zero { keep_size: true } => "zero-keep-size",
+        RangeChange::PunchHole => "punch-hole",
+        RangeChange::Collapse => "collapse",
+        RangeChange::Insert => "insert",
+    }
+}
+
+/// Adds an operation to the JSON of its record.
+pub(crate) fn add_json(value: &mut Value, operation: &FileOperation<'_>, names: &FirstNames) {
+    if let Some(node) = operation.node() {
+        value["node"] = json!(node.0);
+        value["path"] = json!(names.name(node));
+    }
+    match *operation {
+        FileOperation::Create { entry, mode, .. } => {
+            value["mode"] = json!(mode);
+            value["entry"] = json!(entry.map(|entry| names.entry(entry)));
+        }
+        FileOperation::Link { entry, .. } | FileOperation::Unlink { entry, .. } => {
+            value["entry"] = json!(names.entry(entry));
+        }
+        FileOperation::Rename {
+            from, to, replaced, ..
+        } => {
+            value["from"] = json!(names.entry(from));
+            value["to"] = json!(names.entry(to));
+            value["replaced"] = json!(replaced.map(|node| node.0));
+        }
+        FileOperation::Exchange { first, second, .. } => {
+            value["from"] = json!(names.entry(first));
+            value["to"] = json!(names.entry(second));
+        }
+        FileOperation::Write {
+            offset,
+            bytes: written,
+            ..
+        } => {
+            value["offset"] = json!(offset);
+            value["len_bytes"] = json!(written.len());
+            value["bytes"] = json!(hex(written));
+        }
+        FileOperation::Truncate { len_bytes, .. } => value["len_bytes"] = json!(len_bytes),
+        FileOperation::Change { change, range, .. } => {
+            value["change"] = json!(change_name(change));
+            value["offset"] = json!(range.offset);
+            value["len_bytes"] = json!(range.len_bytes);
+        }
+        FileOperation::SyncFile { data_only, .. } => value["data_only"] = json!(data_only),
+        FileOperation::SyncFileSystem | FileOperation::Close { .. } => {}
+    }
+}
