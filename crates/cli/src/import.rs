@@ -52,7 +52,7 @@ pub(crate) fn import(args: &TraceImportArgs) -> anyhow::Result<Exit> {
     );
     let LitmusFile::Trace(file) = LitmusFile::parse_bytes(&bytes).with_context(context)? else {
         anyhow::bail!(
-            "{}: a program has many traces; import takes litmus traces",
+            "{}: this litmus file is not a trace; import takes litmus traces",
             context()
         );
     };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use powerfail_litmus::{LitmusFile, Verdict};
 use powerfail_model::Domain;
+use powerfail_model::files::FileSystem;
 use powerfail_model::program::NonTemporal;
 use powerfail_report::litmus as report;
 use rayon::prelude::*;
@@ -137,6 +138,28 @@ pub(crate) fn show(args: &ModelShowArgs) -> anyhow::Result<Exit> {
                 print_json(&report::trace_json(&file, &adr, &eadr))?;
             } else {
                 print(|out| Ok(report::trace(out, &file, &adr, &eadr)?))?;
+            }
+        }
+        LitmusFile::Files(file) => {
+            anyhow::ensure!(
+                args.non_temporal == NonTemporalArg::Weak,
+                "{}: operations on files have no stores; --non-temporal is for programs",
+                args.file.display()
+            );
+            let trees = [
+                FileSystem::Ext4,
+                FileSystem::Xfs,
+                FileSystem::Btrfs,
+                FileSystem::Posix,
+            ]
+            .into_iter()
+            .map(|file_system| Ok((file_system, file.trees(file_system)?)))
+            .collect::<anyhow::Result<Vec<_>>>()
+            .with_context(context)?;
+            if args.json {
+                print_json(&report::files_json(&file, &trees))?;
+            } else {
+                print(|out| Ok(report::files(out, &file, &trees)?))?;
             }
         }
     }

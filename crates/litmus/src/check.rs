@@ -1,10 +1,11 @@
 //! Comparing what the model gives with what a file expects, in both directions.
 
+use powerfail_model::files::FileSystem;
 use powerfail_model::program::NonTemporal;
 use powerfail_model::{BigUint, Domain};
 
 use crate::trace_file::{Counts, CountsExpectation, TraceExpectation};
-use crate::{FormatError, LitmusFile, ProgramFile, States, TraceFile, Undecided};
+use crate::{FilesFile, FormatError, LitmusFile, ProgramFile, States, TraceFile, Trees, Undecided};
 
 /// The result of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,15 @@ pub enum Mismatch {
         missing: States,
         /// Not expected, but the model allows them: false alarms.
         extra: States,
+    },
+    /// A set of trees.
+    Trees {
+        /// The field of the file.
+        field: String,
+        /// Expected, but the model does not allow them: missed bugs.
+        missing: Trees,
+        /// Not expected, but the model allows them: false alarms.
+        extra: Trees,
     },
     /// A number.
     Count {
@@ -59,6 +69,7 @@ pub fn check(file: &LitmusFile) -> Result<Verdict, LitmusError> {
     let mismatches = match file {
         LitmusFile::Program(file) => check_program(file)?,
         LitmusFile::Trace(file) => check_trace(file)?,
+        LitmusFile::Files(file) => check_files(file)?,
     };
     Ok(Verdict { mismatches })
 }
@@ -112,6 +123,34 @@ fn check_trace(file: &TraceFile) -> Result<Vec<Mismatch>, LitmusError> {
             let found = file.counts(Domain::Adr);
             mismatches.extend(compare_counts(expected, &found));
         }
+    }
+    Ok(mismatches)
+}
+
+fn check_files(file: &FilesFile) -> Result<Vec<Mismatch>, LitmusError> {
+    let expected = file.expected()?;
+    let mut mismatches = Vec::new();
+    let mut compare = |file_system: FileSystem, expected: &Trees| {
+        let found = file.trees(file_system)?;
+        if *expected != found {
+            mismatches.push(Mismatch::Trees {
+                field: format!("trees.{file_system}"),
+                missing: expected.difference(&found).cloned().collect(),
+                extra: found.difference(expected).cloned().collect(),
+            });
+        }
+        Ok::<_, LitmusError>(())
+    };
+    for (file_system, trees) in expected {
+        compare(*file_system, trees)?;
+    }
+    let real: Vec<&Trees> = FileSystem::REAL
+        .iter()
+        .filter_map(|real| expected.get(real))
+        .collect();
+    if real.len() == FileSystem::REAL.len() {
+        let union = real.into_iter().flatten().cloned().collect();
+        compare(FileSystem::Linux, &union)?;
     }
     Ok(mismatches)
 }

@@ -49,3 +49,8 @@ fn programs() {
 fn traces() {
     assert_conforms("traces", 60);
 }
+
+#[test]
+fn operations_on_files() {
+    assert_conforms("files", 96);
+}

@@ -185,3 +185,78 @@ fn a_trace_with_too_many_states_is_not_decided() {
     let file = LitmusFile::parse(&text).expect("good");
     assert!(matches!(check(&file), Err(LitmusError::Undecided(_))));
 }
+
+fn files(operation: &str) -> String {
+    format!(
+        r#"{{"name": "n", "tree": {{"a": 10, "d/": null}}, "operations": [{operation}],
+            "trees": {{"ext4": [{{"a": "old:10", "d": "/"}}]}}}}"#
+    )
+}
+
+#[test]
+fn mistakes_in_operations_on_files_are_refused() {
+    assert_eq!(complaint(&files(r#"["sync"]"#)), "");
+    for (operation, expected) in [
+        (r#"["sink"]"#, "has the unknown operation `sink`"),
+        (
+            r#"["write", "a", 0]"#,
+            "must be `write`, 1 paths and 2 numbers",
+        ),
+        (r#"["write", "b", 0, 1]"#, "`b` is not there"),
+        (r#"["write", "d", 0, 1]"#, "`d` is not a file"),
+        (r#"["create", "a"]"#, "`a` is there"),
+        (r#"["create", "a/b"]"#, "`a` is not a directory"),
+        (r#"["create", ".."]"#, "`..` is not a path"),
+        (r#"["unlink", "d"]"#, "`d` cannot be removed so"),
+        (r#"["rename", "a", "a"]"#, "renames a file to itself"),
+        (
+            r#"["tmpfile", "t"]"#,
+            "needs a new handle that begins with #",
+        ),
+    ] {
+        let found = complaint(&files(operation));
+        assert_eq!(found, format!("field `operations[0]` {expected}"));
+    }
+    for (from, to, expected) in [
+        (
+            "ext4",
+            "ext5",
+            "field `trees.ext5` has an unknown name: expected linux, ext4",
+        ),
+        (
+            "ext4",
+            "linux",
+            "field `trees.linux` is the union of ext4, xfs and btrfs: list these",
+        ),
+        (
+            "ext4",
+            "ext4 ext4",
+            "field `trees.ext4 ext4` lists ext4 twice",
+        ),
+        (
+            "\"trees\"",
+            "\"threads\"",
+            "the file has both `threads` (a program) and `operations`",
+        ),
+        (
+            "\"tree\"",
+            "\"three\"",
+            "field `three` is not known; a list of operations has name",
+        ),
+    ] {
+        let found = complaint(&files(r#"["sync"]"#).replacen(from, to, 1));
+        assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[test]
+fn a_wrong_set_of_trees_is_a_mismatch() {
+    let text = files(r#"["unlink", "a"]"#);
+    let file = LitmusFile::parse(&text).expect("well-formed");
+    let verdict = check(&file).expect("decided");
+    assert_eq!(
+        verdict.mismatches.len(),
+        1,
+        "the tree without `a` is missing"
+    );
+}

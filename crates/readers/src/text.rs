@@ -60,6 +60,7 @@ pub(crate) fn litmus_seeds() -> Vec<Vec<u8>> {
     vec![
         include_bytes!("../../../tests/litmus/traces/yat_figure3.json").to_vec(),
         include_bytes!("../../../tests/litmus/MP.json").to_vec(),
+        include_bytes!("../../../tests/litmus/files/rename_over_old.json").to_vec(),
     ]
 }
 

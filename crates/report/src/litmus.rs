@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use powerfail_litmus::{
-    Mismatch, PositionStates, ProgramFile, ProgramStates, States, TraceFile, TraceStates, Verdict,
+    FilesFile, Mismatch, PositionStates, ProgramFile, ProgramStates, States, TraceFile,
+    TraceStates, TreeText, Trees, Verdict,
 };
+use powerfail_model::files::FileSystem;
 use powerfail_model::program::{CrashMoment, Op, Operand, RegisterId, VariableId};
 use powerfail_model::{FenceKind, FlushKind};
 use serde_json::{Value, json};
@@ -39,6 +41,20 @@ fn mismatch_text(mismatch: &Mismatch) -> String {
             }
             format!("{field}: {}", parts.join(", "))
         }
+        Mismatch::Trees {
+            field,
+            missing,
+            extra,
+        } => {
+            let mut parts = Vec::new();
+            if !missing.is_empty() {
+                parts.push(format!("missing {}", trees_text(missing)));
+            }
+            if !extra.is_empty() {
+                parts.push(format!("extra {}", trees_text(extra)));
+            }
+            format!("{field}: {}", parts.join(", "))
+        }
         Mismatch::Count {
             field,
             expected,
@@ -61,6 +77,64 @@ fn states_text(states: &States) -> String {
     text.join(" ")
 }
 
+fn tree_text(tree: &TreeText) -> String {
+    let nodes = tree.iter().map(|(path, what)| {
+        let (path, what) = (printable(path), printable(what));
+        format!("{path} = {what}").trim_end().to_owned()
+    });
+    format!("{{{}}}", nodes.collect::<Vec<_>>().join(", "))
+}
+
+fn trees_text(trees: &Trees) -> String {
+    let mut text: Vec<String> = trees.iter().take(STATES_SHOWN).map(tree_text).collect();
+    if trees.len() > STATES_SHOWN {
+        text.push(format!("and {} more", trees.len() - STATES_SHOWN));
+    }
+    text.join(" ")
+}
+
+/// What operations on files may leave behind, for people.
+pub fn files(
+    out: &mut dyn Write,
+    file: &FilesFile,
+    trees: &[(FileSystem, Trees)],
+) -> io::Result<()> {
+    title(out, &file.name, &file.doc)?;
+    if !file.source.is_empty() {
+        writeln!(out, "{FAINT}source: {}{FAINT:#}", printable(&file.source))?;
+    }
+    writeln!(out)?;
+    for (at, operation) in file.operations().enumerate() {
+        writeln!(out, "{STRONG}{at:>4}{STRONG:#} {}", printable(operation))?;
+    }
+    writeln!(out)?;
+    writeln!(out, "{STRONG}after a crash at the end{STRONG:#}")?;
+    let all: Trees = trees.iter().flat_map(|(_, trees)| trees).cloned().collect();
+    for tree in &all {
+        let permitting: Vec<&str> = trees
+            .iter()
+            .filter(|(_, trees)| trees.contains(tree))
+            .map(|(file_system, _)| file_system.as_str())
+            .collect();
+        let permitting = permitting.join(", ");
+        writeln!(out, "  {}   {FAINT}{permitting}{FAINT:#}", tree_text(tree))?;
+    }
+    Ok(())
+}
+
+/// What operations on files may leave behind, as one JSON object.
+pub fn files_json(file: &FilesFile, trees: &[(FileSystem, Trees)]) -> Value {
+    let trees: serde_json::Map<String, Value> = trees
+        .iter()
+        .map(|(file_system, trees)| (file_system.as_str().to_owned(), json!(trees)))
+        .collect();
+    let points: serde_json::Map<String, Value> = FileSystem::ALL
+        .iter()
+        .map(|fs| (fs.as_str().to_owned(), json!(file.failure_points(*fs))))
+        .collect();
+    json!({"name": file.name, "trees": trees, "failure_points": points})
+}
+
 /// The closing line of a check.
 pub fn tally(out: &mut dyn Write, passed: usize, failed: usize) -> io::Result<()> {
     let style = if failed == 0 { GOOD } else { BAD };
@@ -74,6 +148,13 @@ pub fn verdict_json(path: &str, verdict: &Verdict) -> Value {
         .iter()
         .map(|mismatch| match mismatch {
             Mismatch::States {
+                field,
+                missing,
+                extra,
+            } => {
+                json!({"field": field, "missing": missing, "extra": extra})
+            }
+            Mismatch::Trees {
                 field,
                 missing,
                 extra,

@@ -9,22 +9,6 @@ use super::machine::{Logged, Machine};
 use super::operation::{ByteRange, Operation};
 use super::state::CrashState;
 
-impl Operation {
-    /// The file whose data or length the operation changes.
-    fn file(&self) -> Option<NodeId> {
-        match *self {
-            Self::Write { node, .. }
-            | Self::Truncate { node, .. }
-            | Self::Allocate { node, .. }
-            | Self::Zero { node, .. }
-            | Self::PunchHole { node, .. }
-            | Self::CollapseRange { node, .. }
-            | Self::InsertRange { node, .. } => Some(node),
-            _ => None,
-        }
-    }
-}
-
 impl Machine {
     /// The states with a prefix of the calls that change names or are logged, and all of the data or as
     /// little as possible, the newest first.

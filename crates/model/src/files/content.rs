@@ -97,8 +97,11 @@ impl Page {
 
     /// Whether it waits for a block.
     pub(super) fn has_delayed(&self) -> bool {
-        (self.base_fresh || self.versions.iter().any(|v| v.fresh_after))
-            && self.versions.iter().any(|v| !v.logged)
+        let whole = |v: &Version| v.logged && v.start == 0 && v.end == PAGE_LEN;
+        let last = self.versions.iter().rposition(whole);
+        let fresh = last.map_or(self.base_fresh, |place| self.versions[place].fresh_after);
+        let after = last.map_or(0, |place| place + 1);
+        fresh && self.versions[after..].iter().any(|v| !v.logged)
     }
 
     /// Whether it reads as zeros now.

@@ -24,6 +24,8 @@ impl Cut {
 struct LengthVersion {
     operation: OperationIndex,
     len: u64,
+    /// Where the write begins that made it.
+    from: u64,
     logged: bool,
 }
 
@@ -124,6 +126,17 @@ impl File {
         self.lengths.iter().map(|v| (v.operation, v.len))
     }
 
+    /// Whether an operation has a part in a history; one on a range only there.
+    pub(super) fn has_open(&self, index: OperationIndex, range: Option<ByteRange>) -> bool {
+        let has = |page: &Page| page.versions.iter().any(|v| v.operation == index);
+        let pages = match range {
+            Some(range) => self.open_pages_in(range),
+            None => self.open_pages.iter().copied().collect(),
+        };
+        self.lengths.iter().any(|v| v.operation == index)
+            || pages.iter().any(|page| has(&self.pages[page]))
+    }
+
     // Operations.
 
     pub(super) fn write(
@@ -145,15 +158,22 @@ impl File {
             }
         });
         if range.end() > self.len() {
-            self.set_len(index, range.end(), false);
+            self.lengths.push(LengthVersion {
+                operation: index,
+                len: range.end(),
+                from: range.offset,
+                logged: false,
+            });
         }
     }
 
-    fn set_len(&mut self, operation: OperationIndex, len: u64, logged: bool) {
+    /// A change of the length that the log has.
+    fn set_len(&mut self, operation: OperationIndex, len: u64) {
         self.lengths.push(LengthVersion {
             operation,
             len,
-            logged,
+            from: 0,
+            logged: true,
         });
     }
 
@@ -230,14 +250,14 @@ impl File {
             self.initial_len = self.initial_len.min(len);
             self.truncated_to_nothing |= len == 0;
         }
-        self.set_len(index, len, true);
+        self.set_len(index, len);
         true
     }
 
     pub(super) fn allocate(&mut self, index: OperationIndex, range: ByteRange) -> bool {
         let grows = range.end() > self.len();
         if grows {
-            self.set_len(index, range.end(), true);
+            self.set_len(index, range.end());
         }
         grows
     }
@@ -332,7 +352,7 @@ impl File {
         } else {
             len - range.len_bytes
         };
-        self.set_len(index, new_len, true);
+        self.set_len(index, new_len);
         true
     }
 
@@ -344,7 +364,7 @@ impl File {
 
     /// Whether a sync of it has to put something into the log that is not there yet.
     pub(super) fn has_delayed(&self) -> bool {
-        self.lengths.iter().any(|v| !v.logged)
+        self.lengths.last().is_some_and(|v| !v.logged)
             || self.open_pages().any(|(_, page)| page.has_delayed())
     }
 
@@ -445,7 +465,7 @@ impl File {
                 .map_or(self.base_len, |v| v.len);
             let made_by = (!version.logged).then_some(version.operation);
             if position > low && !version.logged {
-                let first_page = before / PAGE_BYTES + 1;
+                let first_page = before.max(version.from) / PAGE_BYTES + 1;
                 for page in first_page..version.len.div_ceil(PAGE_BYTES) {
                     options.push(LengthOption {
                         len: page * PAGE_BYTES,

@@ -71,7 +71,7 @@ impl Frontier {
     }
 
     /// Whether an operation, which is not applied yet, makes something sure that is not. Only these remove
-    /// states: between two of them, states are only added.
+    /// states (and under Btrfs add some): between two of them, states are only added.
     pub fn raises_floor(&self, operation: &Operation) -> bool {
         self.machines
             .iter()
@@ -92,6 +92,13 @@ impl Frontier {
     /// Whether a crash here can leave more than the newest state.
     pub fn is_open(&self) -> bool {
         self.machines.iter().any(|(_, machine)| machine.is_open())
+    }
+
+    /// Whether all that an operation before this moment has done is surely durable, or nobody can see it any more: its file
+    /// has no name.
+    pub fn is_sure(&self, index: OperationIndex, operation: &Operation) -> bool {
+        let mut machines = self.machines.iter();
+        machines.all(|(_, machine)| machine.is_sure(index, operation))
     }
 
     /// All crash states, each once, the newest first. There can be more than anybody can list: see
@@ -157,7 +164,10 @@ impl Frontier {
     /// that extends the file, one that keeps the length if that can be and one that does not. None if the
     /// operation is sure.
     pub fn losing(&self, index: OperationIndex, operation: &Operation) -> Vec<CrashState> {
-        self.of_all(|machine| machine.losing(index, operation))
+        let mut states = self.of_all(|machine| machine.losing(index, operation));
+        // Nobody misses what a file without a name has lost.
+        states.retain(|state| !state.is_newest());
+        states
     }
 
     /// The states that keep an operation, with what it needs, and lose all else that can be lost.
@@ -195,6 +205,11 @@ impl Frontier {
     /// The names of the newest tree.
     pub fn newest_entries(&self) -> &BTreeMap<Entry, NodeId> {
         self.tree().names.newest()
+    }
+
+    /// The names of a node in the newest tree.
+    pub fn newest_names(&self, node: NodeId) -> impl Iterator<Item = &Entry> {
+        self.tree().names.of(node)
     }
 
     /// The length of a file in the newest tree.

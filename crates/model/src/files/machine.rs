@@ -161,8 +161,11 @@ impl Machine {
                 self.change_file(node, index, |file| file.shift(index, range, true))
             }
             Operation::SyncFile { .. } | Operation::SyncRange { .. } => {
+                // What a log tree makes durable overtakes what came before it: that is new.
+                let overtakes = self.rules.sync_scope == SyncScope::LogTree;
+                let grows = overtakes && self.raises_floor(operation);
                 self.sync(operation);
-                false
+                grows && self.is_open()
             }
             Operation::SyncFileSystem => {
                 self.sync_all();
@@ -231,6 +234,25 @@ impl Machine {
             }
             _ => false,
         }
+    }
+
+    /// Whether all that an operation has done is sure, or its file has no name.
+    pub(super) fn is_sure(&self, index: OperationIndex, operation: &Operation) -> bool {
+        if operation.is_namespace() {
+            return !self.names.open().contains_key(&index);
+        }
+        let Some(node) = operation.file() else {
+            return true;
+        };
+        let open = self.log.contains_key(&index)
+            || self.files.get(&node).is_some_and(|file| {
+                let range = match *operation {
+                    Operation::Write { range, .. } => Some(range),
+                    _ => None,
+                };
+                file.has_open(index, range)
+            });
+        !open || !self.names.has_name(node)
     }
 
     fn has_delayed(&self, node: NodeId) -> bool {

@@ -128,6 +128,16 @@ impl Names {
         &self.newest
     }
 
+    /// The names of a node in the newest tree.
+    pub(super) fn of(&self, node: NodeId) -> impl Iterator<Item = &Entry> {
+        self.of_node.get(&node).into_iter().flatten()
+    }
+
+    /// Whether the node has a name in the newest tree.
+    pub(super) fn has_name(&self, node: NodeId) -> bool {
+        self.of_node.contains_key(&node)
+    }
+
     /// An operation is durable. All earlier ones on its entries are.
     pub(super) fn make_sure(&mut self, index: OperationIndex) {
         let Some(change) = self.open.remove(&index) else {

@@ -183,6 +183,20 @@ impl Operation {
         )
     }
 
+    /// The file whose data or length it changes.
+    pub const fn file(&self) -> Option<NodeId> {
+        match *self {
+            Self::Write { node, .. }
+            | Self::Truncate { node, .. }
+            | Self::Allocate { node, .. }
+            | Self::Zero { node, .. }
+            | Self::PunchHole { node, .. }
+            | Self::CollapseRange { node, .. }
+            | Self::InsertRange { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
     /// Whether it changes names.
     pub const fn is_namespace(&self) -> bool {
         matches!(
