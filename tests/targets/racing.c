@@ -1,9 +1,13 @@
 /* Stores of several threads or processes to the same bytes, of all sizes, without any order between them.
  * usage: racing HOW POOL COUNT ROUNDS */
+#include <cpuid.h>
 #include <emmintrin.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "pool.h"
@@ -11,24 +15,58 @@
 enum { THREADS_MAX = 64, GRANULE = 1024, SPAN = 128, SIGNALS = 200 };
 
 static char *pool;
+static int pool_fd;
 static long rounds;
 static int count;
 static pthread_barrier_t barrier;
 
-/* One store somewhere around a boundary at which what orders stores changes. */
-static void store_somewhere(uint64_t *state)
+static int has_clflushopt, has_clwb;
+
+static void ask_processor(void)
+{
+	unsigned a, b, c, d;
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+		has_clflushopt = b >> 23 & 1;
+		has_clwb = b >> 24 & 1;
+	}
+}
+
+static void flush_opt(char *at)
+{
+	if (has_clflushopt)
+		__asm__ volatile("clflushopt %0" : "+m"(*at));
+	else
+		flush(at);
+}
+
+static void write_back(char *at)
+{
+	if (has_clwb)
+		__asm__ volatile("clwb %0" : "+m"(*at));
+	else
+		flush(at);
+}
+
+static uint64_t next(uint64_t *state)
 {
 	uint64_t x = *state;
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
 	*state = x;
+	return x;
+}
+
+/* One store or flush somewhere around a boundary at which what orders stores changes. */
+static void store_somewhere(uint64_t *state)
+{
+	uint64_t x = next(state);
 	char *at = pool + GRANULE - SPAN / 2 + (x >> 8) % SPAN;
 	void *aligned = (void *)((uintptr_t)at & ~7UL);
 	size_t len = (x >> 20) % 64;
 	void *to = at;
 	const void *from = pool + 64 + (x >> 30) % 512;
-	switch (x % 14) {
+	switch (x % 17) {
 	case 0:
 		__atomic_store_n((uint8_t *)at, (uint8_t)x, __ATOMIC_RELAXED);
 		break;
@@ -77,6 +115,62 @@ static void store_somewhere(uint64_t *state)
 		_mm_maskmoveu_si128(_mm_set1_epi64x((long long)x), mask, at);
 		break;
 	}
+	case 14:
+		flush(at);
+		break;
+	case 15:
+		flush_opt(at);
+		break;
+	case 16:
+		write_back(at);
+		break;
+	}
+}
+
+/* Stores and flushes of one word: nothing but races. */
+static void store_tightly(uint64_t *state)
+{
+	uint64_t x = next(state);
+	char *at = pool + GRANULE + 64;
+	if (x % 4 == 0)
+		flush(at);
+	else if (x % 4 == 1)
+		write_back(at);
+	else
+		store8(at, x);
+}
+
+/* One system call with which the kernel writes to the same bytes. */
+static void call_somewhere(uint64_t *state, int ends[2])
+{
+	uint64_t x = next(state);
+	char bytes[SPAN];
+	size_t len = 1 + (x >> 20) % (SPAN / 2);
+	off_t offset = GRANULE - SPAN / 2 + (off_t)((x >> 8) % (SPAN / 2));
+	char *at = pool + offset;
+	memset(bytes, (int)(x >> 40), sizeof(bytes));
+	switch (x % 5) {
+	case 0:
+		REQUIRE(write(ends[1], bytes, len) == (ssize_t)len);
+		REQUIRE(read(ends[0], at, len) == (ssize_t)len);
+		break;
+	case 1: {
+		char other[8];
+		struct iovec parts[3] = {{at, len / 2}, {other, 1}, {at + len, len - len / 2}};
+		REQUIRE(write(ends[1], bytes, len + 1) == (ssize_t)len + 1);
+		REQUIRE(readv(ends[0], parts, 3) == (ssize_t)len + 1);
+		break;
+	}
+	case 2:
+		REQUIRE(write(ends[1], bytes, len) == (ssize_t)len);
+		REQUIRE(recv(ends[0], at, len, 0) == (ssize_t)len);
+		break;
+	case 3:
+		REQUIRE(getrandom(at, len, 0) == (ssize_t)len);
+		break;
+	case 4:
+		REQUIRE(pwrite(pool_fd, bytes, len, offset) == (ssize_t)len);
+		break;
 	}
 }
 
@@ -89,7 +183,35 @@ static void *run(void *number)
 	return NULL;
 }
 
-static void threads(void)
+static void *run_tightly(void *number)
+{
+	uint64_t state = 0x9e3779b97f4a7c15 * ((uint64_t)(long)number + 1);
+	pthread_barrier_wait(&barrier);
+	for (long round = 0; round < rounds; round++)
+		store_tightly(&state);
+	return NULL;
+}
+
+/* Every second thread makes system calls. */
+static void *run_with_calls(void *number)
+{
+	uint64_t state = 0x9e3779b97f4a7c15 * ((uint64_t)(long)number + 1);
+	int ends[2];
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+	pthread_barrier_wait(&barrier);
+	for (long round = 0; round < rounds; round++) {
+		if ((long)number % 2 == 0)
+			call_somewhere(&state, ends);
+		else
+			for (int at = 0; at < 8; at++)
+				store_somewhere(&state);
+	}
+	close(ends[0]);
+	close(ends[1]);
+	return NULL;
+}
+
+static void threads(void *(*run)(void *))
 {
 	pthread_t threads[THREADS_MAX];
 	REQUIRE(count <= THREADS_MAX);
@@ -143,6 +265,35 @@ static void killed(void)
 		REQUIRE(waitpid(child, NULL, 0) == child);
 		close(ends[0]);
 		close(ends[1]);
+	}
+}
+
+/* Processes that all store, and then wait until all have stored. */
+static void waiting(void)
+{
+	int ready[2], go[2];
+	char byte;
+	REQUIRE(pipe(ready) == 0 && pipe(go) == 0);
+	for (long at = 0; at < count; at++) {
+		pid_t child = fork();
+		REQUIRE(child >= 0);
+		if (child == 0) {
+			uint64_t state = 0x9e3779b97f4a7c15 * ((uint64_t)at + 1);
+			close(go[1]);
+			for (long round = 0; round < rounds; round++)
+				store_somewhere(&state);
+			REQUIRE(write(ready[1], "", 1) == 1);
+			REQUIRE(read(go[0], &byte, 1) == 0);
+			store_somewhere(&state);
+			_exit(0);
+		}
+	}
+	for (long at = 0; at < count; at++)
+		REQUIRE(read(ready[0], &byte, 1) == 1);
+	close(go[1]);
+	for (long at = 0; at < count; at++) {
+		int status;
+		REQUIRE(wait(&status) > 0 && status == 0);
 	}
 }
 
@@ -202,15 +353,23 @@ static void handlers(void)
 int main(int argc, char **argv)
 {
 	REQUIRE(argc == 5);
-	pool = map_pool(argv[2], 2 * MIB);
+	ask_processor();
+	pool_fd = open_pool(argv[2], 2 * MIB);
+	pool = map_fd(pool_fd, 2 * MIB, 0);
 	count = atoi(argv[3]);
 	rounds = atol(argv[4]);
 	if (strcmp(argv[1], "threads") == 0)
-		threads();
+		threads(run);
+	else if (strcmp(argv[1], "tight") == 0)
+		threads(run_tightly);
+	else if (strcmp(argv[1], "calls") == 0)
+		threads(run_with_calls);
 	else if (strcmp(argv[1], "processes") == 0)
 		processes();
 	else if (strcmp(argv[1], "killed") == 0)
 		killed();
+	else if (strcmp(argv[1], "waiting") == 0)
+		waiting();
 	else
 		handlers();
 	return 0;

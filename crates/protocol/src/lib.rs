@@ -65,10 +65,10 @@ mod window;
 
 pub use block::{SCRATCH_SLOTS, ScratchSlot, ThreadBlock, offset, turn};
 pub use record::{
-    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_FOUND, FLAG_MASKED, Header, MAX_VALUE_LEN, Record,
-    Records, Runs, STAMP_AT, STAMP_TENTATIVE, SiteId, VALUE_AT,
+    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_FOUND, FLAG_MASKED, FLUSHED_WORD_LEN, Header,
+    MAX_VALUE_LEN, Record, Records, Runs, STAMP_AT, STAMP_TENTATIVE, SiteId, VALUE_AT,
 };
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;

@@ -40,6 +40,10 @@ pub const ADDRESS_AT: u32 = 16;
 /// Offset of the value in a record that has an address.
 pub const VALUE_AT: u32 = 24;
 
+/// The length of the value of a flush of a pool that is shared: the aligned word that holds the address, as the flush found
+/// it. Other flushes have no value.
+pub const FLUSHED_WORD_LEN: u16 = 8;
+
 /// The longest value of one record. String operations are recorded in pieces of this length.
 pub const MAX_VALUE_LEN: u16 = 1024;
 

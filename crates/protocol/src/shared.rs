@@ -18,8 +18,8 @@ use crate::{ThreadBlock, chunk, store_lock};
 
 /// First word of the file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PFSHARED");
-/// How many chunks there can be.
-pub const CHUNKS_MAX: usize = 512;
+/// How many chunks there can be: some to be filled one after the other, and one for every thread.
+pub const CHUNKS_MAX: usize = 64 + SLOTS_MAX;
 /// How many threads can be recorded at a time, over all processes of the target.
 pub const SLOTS_MAX: usize = 1024;
 
@@ -89,6 +89,10 @@ pub struct RecordingControl {
     pub protocol_version: u32,
     /// How many chunks the file has.
     pub chunk_count: u32,
+    /// How many of them, from the first on, any thread takes. The others are spare: only a thread that has no chunk takes one.
+    /// So a thread always gets one, also if all that have the others wait for it, and a target that is faster than the host
+    /// does not fill all. A process maps a spare one when it takes it.
+    pub common_count: u32,
     /// [`Mode`] as a number.
     pub mode: u32,
     /// [`Stacks`] as a number.

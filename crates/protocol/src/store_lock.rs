@@ -3,12 +3,15 @@
 //! A stamp is taken before its store is made, so two threads that store to the same bytes could be recorded in one order
 //! and store in the other. Where a pool is shared by threads or processes ([`crate::ThreadBlock::is_shared`]), a store
 //! holds the lock of the [`GRANULE_LEN`] bytes that it writes to from before its stamp until after the store. A store of at
-//! most that length reaches into two granules at most, and holds both locks.
+//! most that length reaches into two granules at most, and holds both locks. A flush holds the lock of its line.
 //!
 //! - A lock is a word: zero, or **the address of the record whose store holds it**. So the record tells its owner: the
 //!   thread that has its chunk.
 //! - A thread names the locks in [`crate::ScratchSlot::Lock`] and [`crate::ScratchSlot::SecondLock`] before it takes them.
 //!   When a thread was killed, the host releases those that hold a record of it.
+//! - A system call that writes to the file of a pool may write more than two granules. Its thread holds all their locks, taken
+//!   in the order of the table, until its records are made. They hold **the address of the thread's block**, and the host finds
+//!   them in the table.
 //! - Nothing waits while it holds a lock, but for the second one, and a thread that does not get that gives the first one
 //!   back. No handler of the target runs while its thread holds one: the store is undone or completed before.
 //! - Locks are found by the low bits of an address. All mappings of a pool are at the same distance from its offsets,

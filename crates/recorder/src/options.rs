@@ -69,7 +69,8 @@ pub struct RecordOptions {
     /// Whether the target sees that it runs under Valgrind's pmemcheck, so that libraries describe what they do
     /// by client requests. Requests are understood in any case.
     pub valgrind_requests: bool,
-    /// The number of chunks of shared memory, of 256 KiB each.
+    /// The number of chunks of shared memory, of 256 KiB each, that threads fill one after the other. A thread that has none
+    /// when all are in use gets one of its own.
     pub chunk_count: u32,
 }
 

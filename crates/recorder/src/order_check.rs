@@ -71,7 +71,7 @@ impl OrderCheck {
     /// The next operation in the trace found these bytes.
     pub(crate) fn find(&mut self, pool: PoolIndex, offset: PoolOffset, found: &[u8]) {
         self.each_line(offset, found.len(), |check, number, at, range| {
-            let Some(line) = check.line(pool, number, true).copied() else {
+            let Some(line) = check.line(pool, number, false).copied() else {
                 return;
             };
             for (place, byte) in (at..).zip(&found[range]) {

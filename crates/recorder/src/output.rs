@@ -2,9 +2,9 @@
 
 use std::fs::File;
 
-use powerfail_model::{Event, FenceKind, FlushKind, Place, StoreKind};
+use powerfail_model::{Event, FenceKind, FlushKind, Place, PoolOffset, StoreKind};
 use powerfail_protocol::shared::Stacks;
-use powerfail_protocol::{EventKind, Record, Records, mark};
+use powerfail_protocol::{EventKind, FLUSHED_WORD_LEN, Record, Records, mark};
 use powerfail_trace::{
     AnnotatedRange, Annotation, Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter,
 };
@@ -332,10 +332,14 @@ impl Output {
             return Ok(());
         };
         let body = match mappings.at(stamp, address) {
-            Some((pool, offset)) => Body::Pm(Event::Flush {
-                kind,
-                at: Place::new(pool, offset),
-            }),
+            Some((pool, offset)) => {
+                let word = PoolOffset(offset.0 & !(u64::from(FLUSHED_WORD_LEN) - 1));
+                self.order.find(pool, word, record.value());
+                Body::Pm(Event::Flush {
+                    kind,
+                    at: Place::new(pool, offset),
+                })
+            }
             None => Body::VolatileFlush { kind, address },
         };
         self.append(thread, stack, body)

@@ -49,6 +49,19 @@ pub(crate) struct ChunkOwner {
 /// What freed chunks have as their sequence, so that one that was just taken is not mistaken.
 const NO_SEQUENCE: u64 = u64::MAX;
 
+/// How many chunks a file may have within the limit of this process. Those that are not used take no memory.
+fn chunks_that_fit() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let room = limit.unwrap_or(u64::MAX).saturating_sub(file_len(0));
+    (room / chunk::LEN).min(CHUNKS_MAX as u64) as u32
+}
+
+/// Where every process of the target has the block of a thread.
+const fn block_address(index: SlotIndex) -> u64 {
+    let slot = SLOTS_AT + index.0 as u64 * size_of::<ThreadSlot>() as u64;
+    CONTROL_ADDRESS + slot + std::mem::offset_of!(ThreadSlot, block) as u64
+}
+
 /// The shared file and its mapping.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
@@ -73,7 +86,9 @@ impl SharedFile {
         schedule: Schedule,
         plays_valgrind: bool,
     ) -> Result<Self, RecordError> {
-        let shared = Self::with_area(chunk_count, stacks, 0)?;
+        let common_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
+        let all = common_count.max(chunks_that_fit());
+        let shared = Self::with_area(all, common_count, stacks, 0)?;
         let control = shared.control();
         // SAFETY: the file has a control page, and no other process has the file yet.
         unsafe {
@@ -86,11 +101,16 @@ impl SharedFile {
 
     /// Creates one for the target of an executor.
     pub(crate) fn create_for_executor(chunk_count: u32) -> Result<Self, RecordError> {
-        Self::with_area(chunk_count, Stacks::Full, AREA_LEN)
+        let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
+        Self::with_area(chunk_count, chunk_count, Stacks::Full, AREA_LEN)
     }
 
-    fn with_area(chunk_count: u32, stacks: Stacks, area_len: u64) -> Result<Self, RecordError> {
-        let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
+    fn with_area(
+        chunk_count: u32,
+        common_count: u32,
+        stacks: Stacks,
+        area_len: u64,
+    ) -> Result<Self, RecordError> {
         let failed = |error| RecordError::system("create the shared memory", error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("powerfail-shared", flags).map_err(failed)?;
@@ -124,6 +144,7 @@ impl SharedFile {
             (*control).magic = MAGIC;
             (*control).protocol_version = PROTOCOL_VERSION;
             (*control).chunk_count = chunk_count;
+            (*control).common_count = common_count;
             (*control).stacks = stacks as u32;
             if area_len > 0 {
                 (*control).area_at = area_offset(chunk_count);
@@ -432,8 +453,20 @@ impl SharedFile {
         thread.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Gives back the store locks that a dead thread held. Its chunks are still its own.
+    /// Gives back the store locks that a dead thread held. Its chunks and its slot are still its own.
     pub(crate) fn release_store_locks(&self, index: SlotIndex) {
+        // SAFETY: a field of the control page that is an atomic.
+        let used = unsafe { (*self.control()).store_locks_used.load(Ordering::Acquire) };
+        if used == 0 {
+            return;
+        }
+        let block = block_address(index);
+        for lock in 0..store_lock::COUNT as u64 {
+            let address = CONTROL_ADDRESS + STORE_LOCKS_AT + lock * store_lock::STRIDE as u64;
+            if let Some(lock) = self.store_lock(address) {
+                let _ = lock.compare_exchange(block, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
         for slot in [ScratchSlot::Lock, ScratchSlot::SecondLock] {
             // SAFETY: an aligned word of the slot, of a thread that does not change it any more.
             let named =

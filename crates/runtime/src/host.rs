@@ -135,20 +135,8 @@ pub(crate) fn attach() -> bool {
     if status.len_bytes < chunk_offset(count) {
         fatal("the shared file is too short");
     }
-    for index in 0..count {
-        let address = chunk_address(index);
-        // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
-        let result = unsafe {
-            sys::mmap(
-                address,
-                chunk::LEN,
-                both,
-                flags,
-                shared,
-                chunk_offset(index),
-            )
-        };
-        if result != address as isize {
+    for index in 0..count.min(control.common_count) {
+        if map_chunk(shared, index) != chunk_address(index) as isize {
             fatal("the addresses that powerfail needs for its buffers are taken");
         }
     }
@@ -169,6 +157,31 @@ pub(crate) fn attach() -> bool {
     ];
     send(MessageKind::Hello, words, &path[..len], None);
     true
+}
+
+fn map_chunk(shared: i32, index: u32) -> isize {
+    let both = sys::PROT_READ | sys::PROT_WRITE;
+    let flags = sys::MAP_SHARED | sys::MAP_FIXED_NOREPLACE;
+    let (address, offset) = (chunk_address(index), chunk_offset(index));
+    // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
+    unsafe { sys::mmap(address, chunk::LEN, both, flags, shared, offset) }
+}
+
+/// Maps a spare chunk, unless this process has mapped it before. Whether it is mapped now.
+pub(crate) fn map_spare_chunk(index: u32) -> bool {
+    const EEXIST: isize = 17;
+    let [process, shared] = [0, 1].map(|place: usize| HOST[place].load(Ordering::Relaxed));
+    let opened = open_shared(HostAddress {
+        process,
+        shared,
+        socket_inode: 0,
+    });
+    if opened < 0 {
+        return false;
+    }
+    let mapped = map_chunk(opened, index);
+    sys::close(opened);
+    mapped == chunk_address(index) as isize || mapped == -EEXIST
 }
 
 /// Opens the shared file as the host has it open; a negative number is an error.

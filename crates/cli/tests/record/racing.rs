@@ -19,10 +19,31 @@ fn threads() {
     }
 }
 
+/// Nothing but stores and flushes of one word.
+#[test]
+fn one_word() {
+    run(Mode::Patch, "tight", 4, 4000);
+    run(Mode::Trap, "tight", 4, 500);
+}
+
+/// What the kernel writes to a pool, or to its file, has its place among the stores of other threads.
+#[test]
+fn system_calls() {
+    for mode in Mode::BOTH {
+        run(mode, "calls", 4, 500);
+    }
+}
+
 #[test]
 fn processes() {
     run(Mode::Patch, "processes", 4, 1000);
     run(Mode::Trap, "processes", 4, 100);
+}
+
+/// More of them than there are buffers to share.
+#[test]
+fn processes_that_wait_for_each_other() {
+    run(Mode::Patch, "waiting", 100, 4);
 }
 
 /// What a process held when it was killed is given back.

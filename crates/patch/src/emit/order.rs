@@ -1,10 +1,12 @@
 //! Flushes, fences, locked operations on volatile memory, and loads that wait for their turn.
 
-use powerfail_protocol::{EventKind, FLAG_ADDRESS, offset, turn};
+use powerfail_protocol::{EventKind, FLAG_ADDRESS, FLUSHED_WORD_LEN, VALUE_AT, offset, turn};
 
 use super::builder::Builder;
+use super::lock::Extent;
 use super::settings::{LockedFences, VolatileFlushes};
-use crate::assembler::{Condition, Label, gs};
+use super::state::WorkForm;
+use crate::assembler::{Condition, Label, at, gs};
 use iced_x86::{Code, Register};
 
 impl Builder<'_> {
@@ -19,20 +21,64 @@ impl Builder<'_> {
         };
         let state = self.asm.state();
         self.go_inside();
-        self.ask_for_turn();
-        self.begin_record(self.header(kind, FLAG_ADDRESS, 0));
-        self.commit();
-        if kind != EventKind::Clflush {
-            self.set_pending(true);
+        self.alone_or_shared(|builder| {
+            if !builder.is_shared {
+                return builder.loose_flush(kind, outside.is_none());
+            }
+            let volatile = outside
+                .is_none()
+                .then(|| builder.check_window(builder.address));
+            let state = builder.asm.state();
+            builder.locked_flush(kind);
+            if let Some(volatile) = volatile {
+                builder.asm.bind_in(volatile, state);
+                builder.loose_flush(kind, true);
+            }
+        });
+        if let Some(outside) = outside {
+            self.outside(outside, state);
         }
+    }
+
+    /// A flush that no store of another thread races with, or that is not of a pool.
+    fn loose_flush(&mut self, kind: EventKind, may_be_volatile: bool) {
+        self.describe_record(self.header(kind, FLAG_ADDRESS, 0));
+        self.commit();
+        self.note_flush(kind);
         self.restore_all();
-        if self.settings.executes_flushes || outside.is_none() {
+        if self.settings.executes_flushes || may_be_volatile {
             self.original_and_back();
         } else {
             self.back();
         }
-        if let Some(outside) = outside {
-            self.outside(outside, state);
+    }
+
+    /// A flush that has its place among the stores to its line. The record has a word of the line, as the flush found it.
+    fn locked_flush(&mut self, kind: EventKind) {
+        self.describe_record(self.header(kind, FLAG_ADDRESS, FLUSHED_WORD_LEN));
+        self.lock(Extent::Fixed(1));
+        self.asm.rr(Code::Mov_r64_rm64, Register::RAX, self.address);
+        let mask = -i32::from(FLUSHED_WORD_LEN);
+        self.asm.ri(Code::And_rm64_imm8, Register::RAX, mask);
+        self.asm
+            .rm(Code::Mov_r64_rm64, Register::RAX, at(Register::RAX, 0));
+        let word = at(self.record, VALUE_AT);
+        self.asm.mr(Code::Mov_rm64_r64, word, Register::RAX);
+        self.commit();
+        self.note_flush(kind);
+        self.works_here();
+        if self.settings.executes_flushes {
+            let instruction = self.redirected(self.address, 0);
+            self.asm.op(instruction);
+        }
+        self.unlock(WorkForm::Whole, Register::RAX);
+        self.restore_all();
+        self.back();
+    }
+
+    fn note_flush(&mut self, kind: EventKind) {
+        if kind != EventKind::Clflush {
+            self.set_pending(true);
         }
     }
 

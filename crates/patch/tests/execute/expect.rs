@@ -143,6 +143,13 @@ impl Evidence<'_> {
                     (kind, address),
                     "{what}"
                 );
+                let word = ((self.case.aim.address - pool_at) & !7) as usize;
+                let found = &self.pool[word..word + 8];
+                assert_eq!(
+                    record.value(),
+                    if is_shared { found } else { &[] },
+                    "{what}"
+                );
             }
             (Action::Fence(kind), [record]) => {
                 assert_eq!((record.header.kind, record.address), (kind, None), "{what}");

@@ -14,34 +14,37 @@ const RACES: usize = 8;
 /// Repeats `body` (with the address in RDI and the number in RAX) as often as RDX says.
 fn check(body: &[u8]) {
     let mut bench = Bench::new(Layout::Near, |_| {});
-    let at = write_loop(&mut bench, body);
+    let at = write_loop(&mut bench, &[body]);
     for _ in 0..RACES {
         run(&mut bench, at);
     }
 }
 
-/// Writes the loop and the trampoline of the operation in it.
-fn write_loop(bench: &mut Bench, body: &[u8]) -> u64 {
+/// Writes a loop of operations, and the trampoline of each of them.
+fn write_loop(bench: &mut Bench, operations: &[&[u8]]) -> u64 {
     let at = Machine::code_address(SNIPPET_AT);
     let mut code = vec![0x48, 0x89, 0xf0]; // mov rax, rsi
-    code.extend(body);
+    code.extend(operations.concat());
     code.extend([0x48, 0xff, 0xca]); // dec rdx
     code.extend([0x0f, 0x85]); // jnz back
     code.extend((0u32.wrapping_sub(code.len() as u32 + 4)).to_le_bytes());
     code.push(0xc3);
     bench.machine.write_code(at, &code);
-    let site_at = at + 3;
-    let site = bench.classifier.classify(body, site_at);
-    let trampoline = Machine::code_address(TRAMPOLINE_AT);
-    let mut out = [0; MAX_TRAMPOLINE_LEN];
-    let emitted = bench
-        .emitter
-        .emit(&site, SiteId(1), trampoline, false, &mut out)
-        .unwrap();
-    bench
-        .machine
-        .write_code(trampoline, &out[..emitted.len_bytes]);
-    bench.write_jump(site_at, trampoline);
+    let mut site_at = at + 3;
+    for (number, operation) in operations.iter().enumerate() {
+        let site = bench.classifier.classify(operation, site_at);
+        let trampoline = Machine::code_address(TRAMPOLINE_AT + number * MAX_TRAMPOLINE_LEN);
+        let mut out = [0; MAX_TRAMPOLINE_LEN];
+        let emitted = bench
+            .emitter
+            .emit(&site, SiteId(1), trampoline, false, &mut out)
+            .unwrap();
+        bench
+            .machine
+            .write_code(trampoline, &out[..emitted.len_bytes]);
+        bench.write_jump(site_at, trampoline);
+        site_at += operation.len() as u64;
+    }
     at
 }
 
@@ -51,7 +54,7 @@ fn check_shared(body: &[u8], value_len: usize, offset: usize) {
     const ROUNDS: u64 = 4000;
     let mut bench = Bench::new(Layout::Near, |_| {});
     bench.machine.share_pool();
-    let at = write_loop(&mut bench, body);
+    let at = write_loop(&mut bench, &[body]);
     for _ in 0..RACES {
         bench.machine.clear_ring();
         bench.machine.pool().fill(0);
@@ -92,6 +95,37 @@ fn shared_add() {
 #[test]
 fn shared_non_temporal_store() {
     check_shared(&[0x48, 0x0f, 0xc3, 0x47, 0x08], 8, 8); // movnti [rdi+8], rax
+}
+
+/// A flush finds what the store before it in the order of stamps has left.
+#[test]
+fn shared_flush() {
+    const ROUNDS: u64 = 2000;
+    let mut bench = Bench::new(Layout::Near, |_| {});
+    bench.machine.share_pool();
+    let store = [0x48, 0x89, 0x87, 0x08, 0, 0, 0]; // mov [rdi+8], rax
+    let flush = [0x0f, 0xae, 0xbf, 0x0b, 0, 0, 0]; // clflush [rdi+11]
+    let at = write_loop(&mut bench, &[&store, &flush]);
+    for _ in 0..RACES {
+        bench.machine.clear_ring();
+        bench.machine.pool().fill(0);
+        let chunks = bench.machine.race(at, ROUNDS);
+        let mut records: Vec<_> = chunks
+            .iter()
+            .flat_map(|chunk| Records::new(chunk).map(Result::unwrap))
+            .map(|record| (record.stamp, record.header.kind, record.value()))
+            .collect();
+        assert_eq!(records.len() as u64, 4 * ROUNDS);
+        records.sort_unstable();
+        let mut value: &[u8] = &[0; 8];
+        for (stamp, kind, word) in records {
+            match kind {
+                EventKind::Clflush => assert_eq!(word, value, "at {stamp}"),
+                _ => value = word,
+            }
+        }
+        assert_eq!(bench.machine.held_locks(), []);
+    }
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Runtime {
 
     fn chunk_count(&self) -> u32 {
         // SAFETY: does not change.
-        unsafe { (*self.control()).chunk_count }
+        unsafe { (*self.control()).common_count }
     }
 
     fn chunk_state(&self, index: u32) -> &ChunkState {

@@ -19,11 +19,11 @@ use powerfail_protocol::EventKind;
 use crate::fuzz::{self, derandomise, desock};
 use crate::platform::iovec::{self, Message, Part};
 use crate::platform::number::{
-    GETRANDOM, PREAD64, PREADV, PREADV2, PWRITE64, PWRITEV, PWRITEV2, READ, READV, RECVFROM,
-    RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
+    GETRANDOM, MUNMAP, PREAD64, PREADV, PREADV2, PWRITE64, PWRITEV, PWRITEV2, READ, READV,
+    RECVFROM, RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
 };
 use crate::platform::sys;
-use crate::record::{append, pool_files, pools, written_files};
+use crate::record::{append, pool_files, pools, store_locks, written_files};
 
 /// The functions of the C library whose system calls pass through here.
 pub(crate) const FUNCTIONS: [&str; 18] = [
@@ -79,6 +79,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
                     let mut arguments = arguments;
                     if let Some(moved) = moved {
                         arguments[1] = moved.as_ptr() as usize;
+                        arguments[2] = moved.len();
                     }
                     sys::call(number, arguments)
                 })
@@ -129,30 +130,23 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
     }
 }
 
-/// The kernel has written `len` bytes where the target sees them at `address`.
-///
 /// # Safety
-/// It has.
-unsafe fn received(address: usize, len: usize) {
-    if len > 0 && pools::is_in_pool(address as u64) {
-        // SAFETY: by the contract the kernel has just written these bytes, so they are mapped.
-        let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, len) };
-        append::append_system_store(address as u64, bytes);
-    }
-}
-
-/// # Safety
-/// As `perform`.
-unsafe fn receive(number: usize, mut arguments: [usize; 6], buffer: usize) -> isize {
-    desock::feed();
-    let address = arguments[buffer];
-    arguments[buffer] = pools::writable(address);
-    // SAFETY: by the contract the target makes this call; the alias is as long as the pool, and `done` bytes were
-    // written there.
+/// As `perform`. Argument `buffer` is the address of a buffer, and the next one its length.
+unsafe fn receive(number: usize, arguments: [usize; 6], buffer: usize) -> isize {
+    let part = Part {
+        address: arguments[buffer] as u64,
+        len: arguments[buffer + 1] as u64,
+    };
+    // SAFETY: by the contract the target makes this call, to this part.
     unsafe {
-        let done = sys::call(number, arguments);
-        received(address, done.max(0) as usize);
-        done
+        receive_parts(&[part], |moved| {
+            let mut arguments = arguments;
+            if let Some([moved]) = moved {
+                arguments[buffer] = moved.address as usize;
+                arguments[buffer + 1] = moved.len as usize;
+            }
+            sys::call(number, arguments)
+        })
     }
 }
 
@@ -165,6 +159,13 @@ unsafe fn receive_parts(parts: &[Part], make: impl FnOnce(Option<&[Part]>) -> is
     if !parts.iter().any(|part| pools::is_in_pool(part.address)) {
         return make(None);
     }
+    if store_locks::are_used()
+        && let Some(detour) = Detour::of(parts)
+    {
+        let done = make(Some(&detour.parts));
+        detour.store(parts, done.max(0) as u64);
+        return done;
+    }
     let moved: Vec<Part> = parts
         .iter()
         .map(|part| Part {
@@ -173,14 +174,91 @@ unsafe fn receive_parts(parts: &[Part], make: impl FnOnce(Option<&[Part]>) -> is
         })
         .collect();
     let done = make(Some(&moved));
-    let mut left = done.max(0) as usize;
+    let mut left = done.max(0) as u64;
     for part in parts {
-        let len = left.min(part.len as usize);
-        // SAFETY: the kernel has filled the parts in order, and `done` bytes in all.
-        unsafe { received(part.address as usize, len) };
+        let len = left.min(part.len);
         left -= len;
+        if len > 0 && pools::is_in_pool(part.address) {
+            // SAFETY: the kernel has filled the parts in order, and `done` bytes in all, so they are mapped.
+            let bytes =
+                unsafe { core::slice::from_raw_parts(part.address as *const u8, len as usize) };
+            append::append_system_store(part.address, bytes);
+        }
     }
     done
+}
+
+/// Memory that the kernel writes to instead of a pool that threads share. What it has written is then stored to the pool like
+/// any store of the target: the kernel takes no store locks, and a call may wait, so none can be held during it.
+struct Detour {
+    /// Where the kernel writes, for the first parts of the target. A part is shorter than that of the target where that leaves
+    /// its pool, and then the last one.
+    parts: Vec<Part>,
+    start: u64,
+    len: u64,
+}
+
+impl Detour {
+    /// None if there is no memory for it.
+    fn of(parts: &[Part]) -> Option<Self> {
+        let lens = parts.iter().map(|part| {
+            let is_in_pool = pools::is_in_pool(part.address);
+            let len = if is_in_pool {
+                pools::len_within(part.address, part.len)
+            } else {
+                part.len
+            };
+            (is_in_pool, len)
+        });
+        let len = lens
+            .clone()
+            .filter(|(is_in_pool, _)| *is_in_pool)
+            .map(|(_, len)| len)
+            .sum::<u64>()
+            .max(1);
+        let start = sys::map_anywhere(len)?;
+        let mut moved = Vec::with_capacity(parts.len());
+        let mut next = start;
+        for (part, (is_in_pool, len)) in parts.iter().zip(lens) {
+            if is_in_pool {
+                moved.push(Part { address: next, len });
+                next += len;
+            } else {
+                moved.push(*part);
+            }
+            if len < part.len {
+                break;
+            }
+        }
+        Some(Self {
+            parts: moved,
+            start,
+            len,
+        })
+    }
+
+    /// Stores what the kernel has written, `done` bytes in all, to the parts of the target.
+    fn store(&self, parts: &[Part], done: u64) {
+        let mut left = done;
+        for (part, moved) in parts.iter().zip(&self.parts) {
+            let len = left.min(moved.len);
+            left -= len;
+            if len > 0 && moved.address != part.address {
+                // SAFETY: the kernel has filled the parts in order.
+                let bytes = unsafe {
+                    core::slice::from_raw_parts(moved.address as *const u8, len as usize)
+                };
+                append::store_received(part.address, bytes);
+            }
+        }
+    }
+}
+
+impl Drop for Detour {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of`, and nothing refers to it any more.
+        unsafe { sys::call(MUNMAP, [self.start as usize, self.len as usize, 0, 0, 0, 0]) };
+    }
 }
 
 /// Makes a call that writes the parts to a descriptor: a pool's file, or the outside.
@@ -197,7 +275,8 @@ unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts:
             let pieces = parts.iter().map(|part| {
                 core::slice::from_raw_parts(part.address as *const u8, part.len as usize)
             });
-            return pool_files::write(fd, offset, || sys::call(number, arguments), pieces);
+            let len = iovec::len_of(parts);
+            return pool_files::write(fd, offset, len, || sys::call(number, arguments), pieces);
         }
         fuzz::before_change(fd);
         let done = if desock::is_connection(fd) {

@@ -11,8 +11,8 @@ use core::sync::atomic::{Ordering, compiler_fence};
 
 use powerfail_protocol::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
 use powerfail_protocol::{
-    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_FOUND, Header, MAX_VALUE_LEN, Records, STAMP_AT,
-    STAMP_TENTATIVE, SiteId, ThreadBlock, VALUE_AT, chunk,
+    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_FOUND, FLUSHED_WORD_LEN, Header, MAX_VALUE_LEN,
+    Records, STAMP_AT, STAMP_TENTATIVE, SiteId, ThreadBlock, VALUE_AT, chunk,
 };
 
 use crate::platform::sys;
@@ -186,6 +186,52 @@ pub(crate) fn store_system(address: u64, bytes: &[u8]) {
         bytes.len(),
         |_, value| value.copy_from_slice(bytes),
     );
+}
+
+/// Stores bytes to a pool on behalf of the kernel, which would have written them there.
+pub(crate) fn store_received(address: u64, bytes: &[u8]) {
+    if threads::block().is_none() {
+        let alias = window().alias(address) as *mut u8;
+        // SAFETY: the target may write to this part of its pool, so the alias of it is mapped.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), alias, bytes.len()) };
+        return;
+    }
+    let mut address = address;
+    for piece in bytes.chunks(MAX_VALUE_LEN.into()) {
+        store_system(address, piece);
+        address += piece.len() as u64;
+    }
+}
+
+/// Records a flush of a line of a pool that no instruction makes: in its place among the stores to that line.
+pub(crate) fn flush_at(block: *mut ThreadBlock, site: SiteId, kind: EventKind, address: u64) {
+    if !store_locks::are_used() {
+        return append_at(block, site, kind, Some(address), &[]);
+    }
+    let header = Header {
+        kind,
+        flags: FLAG_ADDRESS,
+        value_len: FLUSHED_WORD_LEN,
+        site,
+    };
+    let word = address & !(u64::from(FLUSHED_WORD_LEN) - 1);
+    let mask = sys::block_signals();
+    // SAFETY: the block is this thread's and its handlers cannot run; the record lies in its chunk. The caller has found the
+    // line in a pool, which is mapped where the target sees it.
+    unsafe {
+        let record = describe(block, header, Some(address));
+        store_locks::acquire(block, record as u64, address, 1);
+        let found = (word as *const u64).read_volatile();
+        record
+            .add(VALUE_AT as usize)
+            .cast::<u64>()
+            .write_volatile(found);
+        // The clock is not read before the lock is taken.
+        core::arch::x86_64::_mm_lfence();
+        commit(record);
+        store_locks::release(block, record as u64);
+    }
+    sys::restore_signals(mask);
 }
 
 /// Makes the store that a record of the calling thread describes, through the alias, and commits the record.

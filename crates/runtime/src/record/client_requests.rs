@@ -207,7 +207,7 @@ impl Request {
             is_noted = true;
             let mut line = start / LINE_LEN * LINE_LEN;
             while line < to {
-                self.append(EventKind::Clwb, Some(line), &[]);
+                append::flush_at(self.block, self.stack, EventKind::Clwb, line);
                 line += LINE_LEN;
             }
             self.set_pending(1);

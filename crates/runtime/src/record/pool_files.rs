@@ -10,7 +10,7 @@
 use crate::host;
 use crate::platform::lock::Lock;
 use crate::platform::sys;
-use crate::record::pools;
+use crate::record::{pools, store_locks};
 
 /// Held while a pool's file changes and that is recorded, so that lengths and bytes are recorded in
 /// the order in which they came to be.
@@ -35,16 +35,31 @@ fn appends(fd: i32) -> bool {
     flags > 0 && flags as usize & O_APPEND != 0
 }
 
-/// Makes a write to a pool's file, and records it. `offset` is `None` if the position of the
+/// The position of a descriptor.
+fn position(fd: i32) -> u64 {
+    // SAFETY: `lseek` by nothing from the current position takes no pointer and changes nothing.
+    (unsafe { sys::call(sys::number::LSEEK, [fd as usize, 0, CURRENT, 0, 0, 0]) }) as u64
+}
+
+/// Makes a write of `len` bytes at most to a pool's file, and records it. `offset` is `None` if the position of the
 /// descriptor says where.
 pub(crate) fn write<'a>(
     fd: i32,
     offset: Option<u64>,
+    len: u64,
     perform: impl FnOnce() -> isize,
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> isize {
     CHANGES.with(|()| {
         let before = len_of(fd);
+        let locked = store_locks::are_used().then(|| {
+            let at = match offset {
+                _ if appends(fd) => before,
+                Some(offset) => offset,
+                None => position(fd),
+            };
+            store_locks::Range::acquire(pools::address_in(fd, at), len)
+        });
         let done = perform();
         let Ok(written) = u64::try_from(done) else {
             return done;
@@ -53,12 +68,7 @@ pub(crate) fn write<'a>(
             // The kernel appends then, whatever the offset.
             Some(_) if appends(fd) => before,
             Some(offset) => offset,
-            None => {
-                // SAFETY: `lseek` by nothing from the current position takes no pointer and changes nothing.
-                let end =
-                    unsafe { sys::call(sys::number::LSEEK, [fd as usize, 0, CURRENT, 0, 0, 0]) };
-                (end as u64).wrapping_sub(written)
-            }
+            None => position(fd).wrapping_sub(written),
         };
         record_growth(fd, before);
         let mut left = written;
@@ -68,6 +78,7 @@ pub(crate) fn write<'a>(
             offset += len;
             left -= len;
         }
+        drop(locked);
         done
     })
 }
@@ -91,6 +102,8 @@ pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> isize {
     }
     CHANGES.with(|()| {
         let before = len_of(fd);
+        let _locked = store_locks::are_used()
+            .then(|| store_locks::Range::acquire(pools::address_in(fd, offset), len));
         let end = offset.saturating_add(len).min(before);
         let zeroed = if mode & (PUNCH_HOLE | ZERO_RANGE) == 0 {
             Vec::new()

@@ -593,6 +593,31 @@ pub(crate) fn is_in_pool(address: u64) -> bool {
         && POOLS.with(|pools| !pools.parts(address, 1).is_empty())
 }
 
+/// How many bytes of a range, from its beginning, lie in pools.
+pub(crate) fn len_within(address: u64, len: u64) -> u64 {
+    let end = address.saturating_add(len);
+    let mut at = address;
+    while let Some((from, to)) = first_part(at, end) {
+        if from != at {
+            break;
+        }
+        at = to;
+    }
+    at - address
+}
+
+/// Where a pool's file has an offset in the window, or would have it if all of it was mapped: a store to it there takes the
+/// same store lock.
+pub(crate) fn address_in(fd: i32, offset: u64) -> u64 {
+    let first = mappings_of(fd).into_iter().next();
+    first.map_or(offset, |mapping| {
+        mapping
+            .address
+            .wrapping_sub(mapping.offset)
+            .wrapping_add(offset)
+    })
+}
+
 /// Whether an address in the window is of memory of the target that is not a pool.
 pub(crate) fn is_other(address: u64) -> bool {
     POOLS.with(|pools| {

@@ -132,6 +132,61 @@ pub(crate) fn acquire(block: *mut ThreadBlock, record: u64, address: u64, len: u
     }
 }
 
+/// The locks of a range of any length, which the kernel writes to for the calling thread. Signals are blocked meanwhile, and the
+/// thread makes no store of its own. Each process makes one such call at a time.
+pub(crate) struct Range {
+    /// The first lock, and how many follow it, round the end of the table.
+    first: u64,
+    count: u64,
+    /// What the locks hold: the address of the thread's block. Zero if the thread is not recorded.
+    owner: u64,
+}
+
+impl Range {
+    pub(crate) fn acquire(address: u64, len: u64) -> Self {
+        let last = address.saturating_add(len.max(1) - 1);
+        let granules = last / store_lock::GRANULE_LEN - address / store_lock::GRANULE_LEN + 1;
+        let range = Self {
+            first: store_lock::offset_of(address) / store_lock::STRIDE as u64,
+            count: granules.min(store_lock::COUNT as u64),
+            owner: threads::block().map_or(0, |block| block as u64),
+        };
+        if range.owner == 0 {
+            return range;
+        }
+        // In the order of the table, so that two threads that take many never wait for each other.
+        for lock in range.locks() {
+            let mut attempts = 0;
+            while lock
+                .compare_exchange(0, range.owner, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                pause(attempts);
+                attempts += 1;
+            }
+        }
+        range
+    }
+
+    fn locks(&self) -> impl Iterator<Item = &'static AtomicU64> + use<> {
+        let (first, end) = (self.first, self.first + self.count);
+        let count = store_lock::COUNT as u64;
+        let wrapped = 0..end.saturating_sub(count);
+        let numbers = wrapped.chain(first..end.min(count));
+        numbers.filter_map(|number| lock_at(TABLE_ADDRESS + number * store_lock::STRIDE as u64))
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        if self.owner != 0 {
+            for lock in self.locks() {
+                let _ = lock.compare_exchange(self.owner, 0, Ordering::Release, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// Waits a while for the lock that emitted code did not get. It tries again.
 pub(crate) fn wait(block: *mut ThreadBlock) {
     /// Then the store that holds it is tried for again anyway: emitted code sees it soonest.

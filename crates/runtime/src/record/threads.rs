@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use powerfail_protocol::message::MessageKind;
-use powerfail_protocol::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of};
+use powerfail_protocol::shared::{CHUNKS_ADDRESS, ChunkState, ThreadSlot, chunk_address, chunk_of};
 use powerfail_protocol::{
     EventKind, PROTOCOL_VERSION, ScratchSlot, SiteId, ThreadBlock, chunk, turn,
 };
@@ -482,17 +482,34 @@ fn retire(cursor: u64) {
 fn take_chunk(thread: u32) -> u64 {
     let control = host::control();
     let taken = slot().map_or(0, |slot| slot.chunks_taken.fetch_add(1, Ordering::Relaxed));
+    let (common, all) = (control.common_count, control.chunk_count);
+    let take = |chunk: &ChunkState| {
+        chunk.thread.load(Ordering::Relaxed) == 0
+            && chunk
+                .thread
+                .compare_exchange(0, thread + 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    };
     loop {
         let freed = control.freed.load(Ordering::Acquire);
-        for (index, chunk) in (0..control.chunk_count).zip(&control.chunks) {
-            let free = chunk.thread.load(Ordering::Relaxed) == 0
-                && chunk
-                    .thread
-                    .compare_exchange(0, thread + 1, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok();
-            if free {
+        for (index, chunk) in (0..common).zip(&control.chunks) {
+            if take(chunk) {
                 chunk.sequence.store(taken, Ordering::Release);
                 return chunk_address(index);
+            }
+        }
+        // All that have a chunk may wait for this thread. What it has retired, the host frees.
+        let is_own = |chunk: &ChunkState| chunk.thread.load(Ordering::Relaxed) == thread + 1;
+        if common < all && !control.chunks.iter().any(is_own) {
+            for (index, chunk) in (0..all).zip(&control.chunks).skip(common as usize) {
+                if take(chunk) {
+                    if host::map_spare_chunk(index) {
+                        chunk.sequence.store(taken, Ordering::Release);
+                        return chunk_address(index);
+                    }
+                    chunk.thread.store(0, Ordering::Release);
+                    break;
+                }
             }
         }
         fuzz::starve();

@@ -32,19 +32,17 @@ fn next_word() -> u64 {
 /// # Safety
 /// The target may write there.
 pub(crate) unsafe fn fill(start: usize, len: usize) {
-    let writable = pools::writable(start) as *mut u8;
+    const PIECE_LEN: usize = 1024;
     let mut at = 0;
     while at < len {
-        let bytes = next_word().to_le_bytes();
-        let count = (len - at).min(bytes.len());
-        // SAFETY: by the contract `len` bytes are writable at `start`; the alias of a pool is as long as the pool.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), writable.add(at), count) };
+        let count = (len - at).min(PIECE_LEN);
+        let mut piece = [0; PIECE_LEN];
+        for word in piece[..count].chunks_mut(8) {
+            word.copy_from_slice(&next_word().to_le_bytes()[..word.len()]);
+        }
+        // SAFETY: by the contract `len` bytes are writable at `start`.
+        unsafe { copy_to(start + at, &piece[..count]) };
         at += count;
-    }
-    if len > 0 && pools::is_in_pool(start as u64) {
-        // SAFETY: just written.
-        let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
-        append::append_system_store(start as u64, bytes);
     }
 }
 
@@ -226,11 +224,11 @@ identifiers! {
 /// # Safety
 /// The target may write there.
 unsafe fn copy_to(start: usize, bytes: &[u8]) {
-    let writable = pools::writable(start) as *mut u8;
-    // SAFETY: by the contract as many bytes are writable at `start`; the alias of a pool is as long as the pool.
-    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), writable, bytes.len()) };
     if pools::is_in_pool(start as u64) {
-        append::append_system_store(start as u64, bytes);
+        append::store_received(start as u64, bytes);
+    } else {
+        // SAFETY: by the contract as many bytes are writable at `start`.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
     }
 }
 
