@@ -1,9 +1,12 @@
-//! Asks before the commands of evidence run that this user did not make on this machine.
+//! Asks before commands run that this user did not write on this machine: those of evidence and of campaigns.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use powerfail_check::{Recovery, output_directory};
 use powerfail_files::seal::Origin;
+use powerfail_fuzz::{CampaignOptions, MachineLink};
 use powerfail_report::foreign::{Foreign, Purpose};
 
 use crate::args::ReplayArgs;
@@ -13,16 +16,61 @@ pub(crate) fn ask(args: &ReplayArgs, recovery: &Recovery, purpose: Purpose) -> a
     if args.yes {
         return Ok(());
     }
-    let Origin::Foreign(reason) = output_directory::origin(&args.out)? else {
+    let origin = output_directory::origin(&args.out)?;
+    ask_about(&origin, &args.out, commands_of(recovery), recovery, purpose)
+}
+
+/// The same for a campaign that is to be continued.
+pub(crate) fn ask_for_campaign(
+    directory: &Path,
+    options: &CampaignOptions,
+    yes: bool,
+) -> anyhow::Result<()> {
+    if yes {
+        return Ok(());
+    }
+    let origin = powerfail_fuzz_store::origin(directory)?;
+    let recovery = options.recovery();
+    let mut commands = vec![("target", options.command.clone())];
+    commands.extend(commands_of(&recovery));
+    let read = [
+        &options.seeds,
+        &options.images,
+        &options.dictionary,
+        &options.grammar,
+    ];
+    let read = read.into_iter().flatten().chain(&options.sync);
+    commands.extend(read.map(|path| ("reads", vec![path.clone().into_os_string()])));
+    let link = match &options.machines {
+        Some(MachineLink::Broker(port)) => Some(("listens on port", port.to_string())),
+        Some(MachineLink::Join(address)) => Some(("connects to", address.clone())),
+        None => None,
+    };
+    commands.extend(link.map(|(what, place)| (what, vec![place.into()])));
+    ask_about(&origin, directory, commands, &recovery, Purpose::Run)
+}
+
+fn commands_of(recovery: &Recovery) -> Vec<(&'static str, Vec<OsString>)> {
+    let commands = recovery.commands();
+    commands
+        .map(|(name, words)| (name, words.to_vec()))
+        .collect()
+}
+
+fn ask_about(
+    origin: &Origin,
+    directory: &Path,
+    commands: Vec<(&str, Vec<OsString>)>,
+    recovery: &Recovery,
+    purpose: Purpose,
+) -> anyhow::Result<()> {
+    let Origin::Foreign(reason) = origin else {
         return Ok(());
     };
-    let commands = recovery.commands();
     let foreign = Foreign {
-        directory: &args.out,
+        directory,
         reason,
-        commands: commands
-            .map(|(name, words)| (name, words.to_vec()))
-            .collect(),
+        commands,
         working_directory: &recovery.working_directory,
         environment: &recovery.environment,
         purpose,

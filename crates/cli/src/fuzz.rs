@@ -22,7 +22,7 @@ use crate::exit::{Exit, complain};
 
 pub(crate) fn fuzz(args: FuzzCommand) -> anyhow::Result<Exit> {
     match args.command {
-        None => run::run(*args.options),
+        None => run::run(*args.options, args.consent.yes),
         Some(FuzzSubcommand::Plot(args)) => plot::plot(&args),
         Some(FuzzSubcommand::Show(args)) => show::show(&args),
         Some(FuzzSubcommand::Cmin(args)) => minimise::corpus(&args),

@@ -1,6 +1,11 @@
 //! Completions and man pages, from the same definition as the command line itself.
 
+use std::path::Path;
+
+use anyhow::Context;
 use clap::CommandFactory;
+use clap_mangen::Man;
+use powerfail_files::output;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::exit::Exit;
@@ -15,13 +20,28 @@ pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn man(args: &ManArgs) -> anyhow::Result<Exit> {
     match &args.out {
-        Some(folder) => clap_mangen::generate_to(Cli::command(), folder)
-            .map_err(|error| anyhow::anyhow!("{}: {error}", folder.display()))?,
+        Some(folder) => {
+            let mut command = Cli::command().disable_help_subcommand(true);
+            command.build();
+            write_pages(&command, folder)?;
+        }
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            Man::new(Cli::command()).render(&mut page)?;
             print(|out| Ok(out.write_all(&page)?))?;
         }
     }
     Ok(Exit::Clean)
+}
+
+/// Writes the page of a command and those of its subcommands. A link that lies in the place of one is replaced.
+fn write_pages(command: &clap::Command, folder: &Path) -> anyhow::Result<()> {
+    for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        write_pages(subcommand, folder)?;
+    }
+    let man = Man::new(command.clone());
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    let path = folder.join(man.get_filename());
+    output::replace(&path, &page).with_context(|| path.display().to_string())
 }

@@ -26,6 +26,7 @@ pub const SEAL: &str = "seal";
 const KEY: &str = "powerfail/key";
 const KEY_BYTES: usize = blake3::KEY_LEN;
 const CONTEXT: &[u8] = b"powerfail seal 1\n";
+const BYTES_CONTEXT: &[u8] = b"powerfail seal of bytes 1\n";
 
 /// The origin of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,24 @@ pub fn seal(directory: &Directory, names: &[PathBuf]) -> io::Result<()> {
 pub fn origin(directory: &Directory, names: &[PathBuf]) -> Origin {
     match Keyring::of_user() {
         Ok(keyring) => keyring.origin(directory, names),
+        Err(_) => Origin::Foreign("there is no state directory of this user"),
+    }
+}
+
+/// The seal of bytes that are kept in a directory, with their seal beside them.
+///
+/// # Errors
+/// There is no key and none can be made.
+pub fn of_bytes(directory: &Directory, bytes: &[u8]) -> io::Result<String> {
+    let keyring = Keyring::of_user()?;
+    let key = keyring.read().or_else(|_| keyring.make())?;
+    Ok(bytes_digest(&key, directory, bytes)?.to_hex().to_string())
+}
+
+/// Whether a seal fits bytes of this directory.
+pub fn origin_of_bytes(directory: &Directory, seal: Option<&str>, bytes: &[u8]) -> Origin {
+    match Keyring::of_user() {
+        Ok(keyring) => keyring.origin_with(seal, |key| bytes_digest(key, directory, bytes)),
         Err(_) => Origin::Foreign("there is no state directory of this user"),
     }
 }
@@ -88,13 +107,21 @@ impl Keyring {
     fn origin(&self, directory: &Directory, names: &[PathBuf]) -> Origin {
         let seal = directory.read_bytes(SEAL.as_ref(), 128).ok();
         let text = seal.and_then(|bytes| String::from_utf8(bytes).ok());
-        let Some(seal) = text.and_then(|text| blake3::Hash::from_hex(text.trim()).ok()) else {
+        self.origin_with(text.as_deref(), |key| digest(key, directory, names))
+    }
+
+    fn origin_with(
+        &self,
+        seal: Option<&str>,
+        digest: impl FnOnce(&[u8; KEY_BYTES]) -> io::Result<blake3::Hash>,
+    ) -> Origin {
+        let Some(seal) = seal.and_then(|text| blake3::Hash::from_hex(text.trim()).ok()) else {
             return Origin::Foreign("it has no seal");
         };
         let Ok(key) = self.read() else {
             return Origin::Foreign("this user has no key on this machine");
         };
-        match digest(&key, directory, names) {
+        match digest(&key) {
             // This comparison takes the same time for every seal.
             Ok(digest) if digest == seal => Origin::Own,
             _ => Origin::Foreign(
@@ -145,18 +172,38 @@ fn digest(
     directory: &Directory,
     names: &[PathBuf],
 ) -> io::Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    hasher.update(CONTEXT);
-    put(
-        &mut hasher,
-        &fs::read("/etc/machine-id").unwrap_or_default(),
-    );
-    hasher.update(&directory.inode()?.to_le_bytes());
+    let mut hasher = hasher(key, CONTEXT, directory)?;
     for name in names {
         put(&mut hasher, name.as_os_str().as_bytes());
         put_file(&mut hasher, directory.read(name)?)?;
     }
     Ok(hasher.finalize())
+}
+
+fn bytes_digest(
+    key: &[u8; KEY_BYTES],
+    directory: &Directory,
+    bytes: &[u8],
+) -> io::Result<blake3::Hash> {
+    let mut hasher = hasher(key, BYTES_CONTEXT, directory)?;
+    put(&mut hasher, bytes);
+    Ok(hasher.finalize())
+}
+
+/// One that has the machine and the directory already.
+fn hasher(
+    key: &[u8; KEY_BYTES],
+    context: &[u8],
+    directory: &Directory,
+) -> io::Result<blake3::Hasher> {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(context);
+    put(
+        &mut hasher,
+        &fs::read("/etc/machine-id").unwrap_or_default(),
+    );
+    hasher.update(&directory.inode()?.to_le_bytes());
+    Ok(hasher)
 }
 
 /// Bytes behind their length, so that two lists of them are never the same bytes.

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use powerfail_files::seal::{self, Origin};
 use powerfail_files::{Directory, input, output};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ use crate::store::{INPUTS_FILE, PACK_FILE, TREE_FILE};
 use crate::{Cut, Images, Lock, Queue, Result, StatsFile, StoreError};
 
 const RECORD_FILE: &str = "campaign.json";
+/// The field of the record that shows who wrote it: [`origin`].
+const SEAL_FIELD: &str = "seal";
 const FINDINGS_DIRECTORY: &str = "findings";
 /// The version of the files. Format 1 stored the reasons for which test cases were retired as text.
 const FORMAT: u32 = 2;
@@ -141,7 +144,17 @@ impl Campaign {
 
     fn write_record(&self) -> Result<()> {
         let path = self.directory().join(RECORD_FILE);
-        write_whole(&path, &self.record).map_err(StoreError::file("write", &path))
+        let failed = || StoreError::file("write", &path);
+        let mut value =
+            serde_json::to_value(&self.record).map_err(|error| failed()(error.into()))?;
+        // Without a key that can be kept there is no seal, and `origin` says so. It is in the same file, so that a kill leaves
+        // no record without the seal that fits.
+        if let Ok(directory) = Directory::open(self.directory())
+            && let Ok(seal) = seal::of_bytes(&directory, value.to_string().as_bytes())
+        {
+            value[SEAL_FIELD] = seal.into();
+        }
+        write_whole(&path, &value).map_err(failed())
     }
 
     /// The directory.
@@ -193,11 +206,34 @@ pub fn discard_unused(directory: &Path) -> bool {
     is_gone
 }
 
+/// Whether this user wrote the record of a campaign on this machine, as it is: it has the commands that run.
+///
+/// # Errors
+/// There is no campaign, or its record cannot be read.
+pub fn origin(directory: &Path) -> Result<Origin> {
+    let opened = Directory::open(directory).map_err(StoreError::file("open", directory))?;
+    let mut value = record_value(directory)?;
+    let fields = value.as_object_mut();
+    let seal = fields.and_then(|fields| fields.remove(SEAL_FIELD));
+    let seal = seal.as_ref().and_then(serde_json::Value::as_str);
+    Ok(seal::origin_of_bytes(
+        &opened,
+        seal,
+        value.to_string().as_bytes(),
+    ))
+}
+
 /// The record of a campaign, whether it is running or not.
 ///
 /// # Errors
 /// There is none, or its record cannot be read.
 pub fn read_record(directory: &Path) -> Result<CampaignRecord> {
+    let path = directory.join(RECORD_FILE);
+    serde_json::from_value(record_value(directory)?)
+        .map_err(|error| StoreError::damaged(&path, 0, error.to_string()))
+}
+
+fn record_value(directory: &Path) -> Result<serde_json::Value> {
     let path = directory.join(RECORD_FILE);
     let bytes = input::read(&path);
     let bytes = bytes.map_err(|error| match error.kind() {
@@ -214,7 +250,7 @@ pub fn read_record(directory: &Path) -> Result<CampaignRecord> {
     {
         return Err(StoreError::Version { path });
     }
-    serde_json::from_value(value).map_err(|error| StoreError::damaged(&path, 0, error.to_string()))
+    Ok(value)
 }
 
 /// Replaces a file as a whole: a kill leaves the old one or the new one.

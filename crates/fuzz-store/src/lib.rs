@@ -66,7 +66,7 @@ mod sync;
 mod text;
 mod tree;
 
-pub use campaign::{Campaign, CampaignRecord, discard_unused, read_record};
+pub use campaign::{Campaign, CampaignRecord, discard_unused, origin, read_record};
 pub use case::{CaseNumber, Edge, Priority, Rebuild, TestCase};
 pub use cut::Cut;
 pub use error::{Result, StoreError};

@@ -38,6 +38,15 @@ pub(crate) struct FuzzCommand {
     pub(crate) command: Option<FuzzSubcommand>,
     #[command(flatten)]
     pub(crate) options: Box<FuzzArgs>,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Consent {
+    /// Do not ask before the commands of a campaign run that this user did not start on this machine
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -125,6 +134,8 @@ pub(crate) struct FuzzCminArgs {
     /// Output directory of a campaign that is not running
     #[arg(value_name = "OUT")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 #[derive(Debug, Args)]
@@ -138,6 +149,8 @@ pub(crate) struct FuzzTminArgs {
     /// How long to minimise
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = parse_duration)]
     pub(crate) time: Duration,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 #[derive(Debug, Args)]
@@ -145,6 +158,8 @@ pub(crate) struct FuzzRepairArgs {
     /// Output directory of a campaign that is not running
     #[arg(value_name = "OUT")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 #[derive(Debug, Args)]

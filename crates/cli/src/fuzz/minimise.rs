@@ -6,16 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use powerfail_finding::Finding;
-use powerfail_fuzz::{
-    CampaignObserver, Stats, minimise_case, minimise_corpus, minimise_finding, resumed_options,
-};
+use powerfail_fuzz::{CampaignObserver, Stats, minimise_case, minimise_corpus, minimise_finding};
 use powerfail_fuzz_store::{
     Campaign, CaseNumber, Entry, MinimisedInput, MinimisedState, Retirement, TestCase, read_cases,
 };
 use powerfail_report::fuzz::minimised_sentence;
 use powerfail_report::plural;
 
-use super::options::enter_working_directory;
+use super::options::enter;
 use super::refusal;
 use crate::args::{FuzzCminArgs, FuzzTminArgs};
 use crate::exit::Exit;
@@ -25,7 +23,7 @@ use crate::progress::{Items, Progress};
 use crate::record::RUNTIME;
 
 pub(crate) fn corpus(args: &FuzzCminArgs) -> anyhow::Result<Exit> {
-    let (out, runtime) = prepare(&args.out)?;
+    let (out, runtime) = prepare(&args.out, args.consent.yes)?;
     let kept = match minimise_corpus(&out, &runtime) {
         Ok(kept) => kept,
         Err(error) => return refusal(error),
@@ -66,7 +64,7 @@ impl CampaignObserver for Shown {
 }
 
 pub(crate) fn one(args: &FuzzTminArgs) -> anyhow::Result<Exit> {
-    let (out, runtime) = prepare(&args.out)?;
+    let (out, runtime) = prepare(&args.out, args.consent.yes)?;
     let deadline = Instant::now().checked_add(args.time);
     if out.join("findings").join(&args.which).is_dir() {
         return finding(args, &out, &runtime, deadline);
@@ -140,10 +138,10 @@ fn say(out: &Path, name: &str, minimised: &MinimisedInput, time: Duration) -> an
 }
 
 /// Enters the working directory of a campaign; returns its absolute path and the runtime.
-fn prepare(out: &Path) -> anyhow::Result<(PathBuf, Arc<[u8]>)> {
+fn prepare(out: &Path, yes: bool) -> anyhow::Result<(PathBuf, Arc<[u8]>)> {
     interrupt::watch();
     let out = std::path::absolute(out).with_context(|| out.display().to_string())?;
-    enter_working_directory(&resumed_options(&out)?)?;
+    enter(&out, yes)?;
     Ok((out, RUNTIME.into()))
 }
 

@@ -13,6 +13,8 @@ use powerfail_fuzz::{
 };
 use powerfail_fuzz_store::{StoreError, read_record};
 
+use crate::consent;
+
 /// A campaign that can be run.
 pub(super) struct Campaign {
     pub(super) options: CampaignOptions,
@@ -21,7 +23,7 @@ pub(super) struct Campaign {
 }
 
 /// The campaign that flags ask for.
-pub(super) fn campaign(settings: &FuzzSettings) -> anyhow::Result<Campaign> {
+pub(super) fn campaign(settings: &FuzzSettings, yes: bool) -> anyhow::Result<Campaign> {
     refuse_slips(settings)?;
     let (shown_out, mut sync) = place(settings)?;
     let is_resumed = settings.campaign.resume;
@@ -37,6 +39,7 @@ pub(super) fn campaign(settings: &FuzzSettings) -> anyhow::Result<Campaign> {
         options.sync = sync.collect::<Result<_, _>>()?;
     }
     if is_resumed {
+        consent::ask_for_campaign(&shown_out, &options, yes)?;
         // After all paths of flags, which are those of the user.
         enter_working_directory(&options)?;
     }
@@ -145,8 +148,15 @@ fn resumed(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOption
     Ok(options)
 }
 
+/// Prepares to run the commands of a campaign: asks whether it may, and enters its working directory.
+pub(super) fn enter(out: &Path, yes: bool) -> anyhow::Result<()> {
+    let options = resumed_options(out)?;
+    consent::ask_for_campaign(out, &options, yes)?;
+    enter_working_directory(&options)
+}
+
 /// Changes to the directory in which the campaign was started: its command may have relative paths.
-pub(super) fn enter_working_directory(options: &CampaignOptions) -> anyhow::Result<()> {
+fn enter_working_directory(options: &CampaignOptions) -> anyhow::Result<()> {
     let directory = &options.judging.recovery.working_directory;
     std::env::set_current_dir(directory)
         .with_context(|| format!("{}: the campaign was started there", directory.display()))

@@ -1,9 +1,9 @@
 //! `powerfail fuzz repair`: makes images again that a campaign has lost.
 
 use anyhow::Context;
-use powerfail_fuzz::{repair, resumed_options};
+use powerfail_fuzz::repair;
 
-use super::options::enter_working_directory;
+use super::options::enter;
 use super::refusal;
 use crate::args::FuzzRepairArgs;
 use crate::exit::{Exit, complain};
@@ -14,7 +14,7 @@ use crate::record::RUNTIME;
 pub(crate) fn campaign(args: &FuzzRepairArgs) -> anyhow::Result<Exit> {
     interrupt::watch();
     let out = std::path::absolute(&args.out).with_context(|| args.out.display().to_string())?;
-    enter_working_directory(&resumed_options(&out)?)?;
+    enter(&out, args.consent.yes)?;
     let repaired = repair(&out, &RUNTIME.into(), &mut super::warn);
     let repaired = match repaired {
         Ok(repaired) => repaired,

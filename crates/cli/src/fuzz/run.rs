@@ -15,9 +15,9 @@ use crate::interrupt;
 use crate::output::{print, print_json};
 use crate::record::RUNTIME;
 
-pub(crate) fn run(args: FuzzArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: FuzzArgs, yes: bool) -> anyhow::Result<Exit> {
     let settings = args.settle(configuration()?.fuzz);
-    let Campaign { options, shown_out } = campaign(&settings)?;
+    let Campaign { options, shown_out } = campaign(&settings, yes)?;
     if let Err(error) = refuse_commands(&options) {
         return super::refusal(error);
     }

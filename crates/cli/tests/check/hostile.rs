@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{FINDINGS, Folder, Run};
+use crate::common::{FINDINGS, Folder, RECOVER, Run};
 
 const STRATEGIES: [&str; 3] = ["prefix", "eager", "lazy"];
 
@@ -76,4 +76,21 @@ fn the_finding_of_a_check_is_replayed() {
     let words: Vec<&str> = replay.expect("a command").split_whitespace().collect();
     let again = folder.powerfail(&words).ends_with(FINDINGS);
     assert!(again.stdout.contains("SIGSYS"), "{}", again.stdout);
+}
+
+/// As in a container: the leader of the process group is outside of the process namespace, where it has no number.
+#[test]
+fn a_process_group_from_outside_of_the_namespace() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "fail/atomicity/count_before_entry.c");
+    let mut unshare = folder.command("unshare");
+    if !rustix::process::geteuid().is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    unshare.args(["--pid", "--mount-proc", "--fork"]);
+    unshare.arg(env!("CARGO_BIN_EXE_powerfail"));
+    unshare.args(["check", "--no-lazy", "--recover", RECOVER]);
+    unshare.args(["--", "./bug", "{pool}"]);
+    let run = Run::from(unshare.output().expect("unshare"));
+    run.ends_with(FINDINGS);
 }

@@ -8,6 +8,7 @@ mod campaign;
 #[path = "../check/common.rs"]
 #[allow(dead_code, reason = "these tests need less of it than those of check")]
 mod common;
+mod foreign;
 mod interrupted;
 mod learnt;
 mod minimised;
