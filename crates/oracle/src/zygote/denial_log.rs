@@ -73,9 +73,18 @@ struct Call {
 pub(crate) struct DenialLog {
     running: HashMap<i32, Call>,
     denied: BTreeMap<DeniedAccess, u64>,
+    /// Whether rules for paths deny access, and not mounts.
+    has_rules: bool,
 }
 
 impl DenialLog {
+    pub(crate) fn new(has_rules: bool) -> Self {
+        Self {
+            has_rules,
+            ..Self::default()
+        }
+    }
+
     /// A thread has stopped at the beginning or end of a system call.
     pub(crate) fn stopped(&mut self, thread: i32) {
         let Some(info) = information(thread) else {
@@ -91,7 +100,7 @@ impl DenialLog {
             EXIT => {
                 let result = info[INFO_NUMBER].cast_signed();
                 if let Some(call) = self.running.remove(&thread)
-                    && let Some(denied) = denied_by(thread, call, result)
+                    && let Some(denied) = denied_by(thread, call, result, self.has_rules)
                 {
                     *self.denied.entry(denied).or_default() += 1;
                 }
@@ -107,7 +116,7 @@ impl DenialLog {
 }
 
 /// What a system call with this result was denied.
-fn denied_by(thread: i32, call: Call, result: i64) -> Option<DeniedAccess> {
+fn denied_by(thread: i32, call: Call, result: i64, has_rules: bool) -> Option<DeniedAccess> {
     let errno = i32::try_from(-result).ok().filter(|it| *it > 0)?;
     let number = libc::c_long::try_from(call.number).ok()?;
     match (number, errno) {
@@ -120,15 +129,31 @@ fn denied_by(thread: i32, call: Call, result: i64) -> Option<DeniedAccess> {
         (libc::SYS_mount, libc::EPERM) => {
             path_at(thread, None, call.arguments[1]).map(DeniedAccess::Mount)
         }
-        (_, libc::EROFS | libc::EACCES) => {
+        (_, libc::EROFS | libc::EACCES | libc::EXDEV) => {
             let (_, directory, path) = CALLS.iter().find(|(it, ..)| *it == number)?;
             let directory = directory.map(|it| call.arguments[it] as i32);
             let path = path_at(thread, directory, call.arguments[*path])?;
-            // A device that is not shown may not be accessed; other files that may not be are not our doing.
-            (errno == libc::EROFS || is_device(&path)).then_some(DeniedAccess::Write(path))
+            let is_ours = match errno {
+                libc::EROFS => true,
+                // So say rules where a file would get into another directory.
+                libc::EXDEV => has_rules && is_permitted(&path),
+                // A device that is not shown may not be accessed; other files that may not be are not our doing.
+                _ => is_device(&path) || has_rules && is_permitted(&path),
+            };
+            is_ours.then_some(DeniedAccess::Write(path))
         }
         _ => None,
     }
+}
+
+/// Whether permissions let this user write a file, or make it. Rules for paths have no part in that.
+fn is_permitted(path: &Path) -> bool {
+    let place = if path.exists() {
+        Some(path)
+    } else {
+        path.parent()
+    };
+    place.is_some_and(|it| rustix::fs::access(it, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 fn is_device(path: &Path) -> bool {

@@ -1,25 +1,30 @@
 //! What commands see of the file system, and where they may write.
 //!
-//! Every mount becomes read-only. Then a few places become writable: the private directories of the images, directories for
+//! With a mount namespace, every mount becomes read-only. Then a few places become writable: the private directories of the images, directories for
 //! temporary files, which are private and empty but for what already lies there, and what the user names. All of that is
 //! done once for a slot. Reading is not restricted, except that the directories of other powerfails are not shown.
+//!
+//! Without one, there are rules for paths instead ([`LandlockRules`]), and one directory for temporary files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{mount_bind, mount_bind_recursive};
 
 use crate::message::Setup;
 use crate::plan::{PoolMapping, ResolvedPlan};
+use crate::zygote::landlock_rules::LandlockRules;
 use crate::zygote::siblings::{self, open_directory, path_of};
 use crate::zygote::step::StepError;
 use crate::zygote::system::{self, MountAttributes};
 
-/// Where programs write temporary files, besides `TMPDIR`.
+/// The variable that says where programs write temporary files.
+const TMPDIR: &str = "TMPDIR";
+/// Where they write them otherwise.
 const SCRATCH: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// A directory with more entries is not made private, because each costs a mount.
 const ENTRIES_MAX: usize = 4096;
@@ -38,6 +43,7 @@ pub(crate) struct FileAccess {
     scratch: Vec<Scratch>,
     /// What could not be done.
     notes: Vec<String>,
+    has_rules: bool,
 }
 
 /// A private directory for temporary files.
@@ -48,6 +54,8 @@ struct Scratch {
     names: Vec<OsString>,
     /// How much room it had then: free blocks and inodes.
     room: Option<(u64, u64)>,
+    /// Whether its file system is one that others use.
+    is_part: bool,
 }
 
 impl FileAccess {
@@ -86,6 +94,54 @@ impl FileAccess {
             make_writable(path).map_err(failed)?;
         }
         Ok(access)
+    }
+
+    /// Without a mount namespace: a directory for temporary files beside the images, which is `TMPDIR`, and rules that are to
+    /// be put in force. No rules if this kernel has none.
+    pub(crate) fn restrict_paths(
+        plan: &mut ResolvedPlan,
+        mappings: &[PoolMapping],
+        writable: &[PathBuf],
+    ) -> Result<Option<(Self, LandlockRules)>, StepError> {
+        const TEMPORARY: &str = "temporary";
+        let mut allowed: Vec<PathBuf> = mappings
+            .iter()
+            .filter_map(|it| Some(it.private.parent()?.to_path_buf()))
+            .collect();
+        let Some(temporary) = allowed.first().map(|it| it.with_extension(TEMPORARY)) else {
+            return Ok(None);
+        };
+        let failed = |error| StepError::new(format!("make {}", temporary.display()), error);
+        if temporary.exists() {
+            remove(&temporary).map_err(failed)?;
+        }
+        let mut builder = fs::DirBuilder::new();
+        builder.mode(0o700).create(&temporary).map_err(failed)?;
+        allowed.push(temporary.clone());
+        allowed.extend_from_slice(writable);
+        let Some(rules) = LandlockRules::new(&allowed) else {
+            let _ = fs::remove_dir(&temporary);
+            return Ok(None);
+        };
+        plan.environment.retain(|(name, _)| name != TMPDIR);
+        let value = temporary.clone().into_os_string();
+        plan.environment.push((TMPDIR.into(), value));
+        let access = Self {
+            scratch: vec![Scratch {
+                path: temporary,
+                names: Vec::new(),
+                room: None,
+                is_part: true,
+            }],
+            notes: Vec::new(),
+            has_rules: true,
+        };
+        Ok(Some((access, rules)))
+    }
+
+    /// Whether commands are restricted by rules for paths, which deny access in the same words as permissions do.
+    pub(crate) const fn has_rules(&self) -> bool {
+        self.has_rules
     }
 
     /// What could not be done, in words.
@@ -144,6 +200,7 @@ impl FileAccess {
             path,
             names: Vec::new(),
             room: None,
+            is_part: false,
         });
         Ok(())
     }
@@ -151,6 +208,9 @@ impl FileAccess {
 
 impl Scratch {
     fn is_used(&self) -> bool {
+        if self.is_part {
+            return names_in(&self.path).is_ok_and(|names| names != self.names);
+        }
         self.room != room_in(&self.path)
     }
 }
@@ -180,7 +240,7 @@ fn private_directories(mappings: &[PoolMapping]) -> Result<Vec<(PathBuf, File)>,
 /// Directories for temporary files, outer ones first.
 fn scratch_directories(plan: &ResolvedPlan) -> Vec<PathBuf> {
     let variables = plan.environment.iter();
-    let given = variables.filter(|(name, _)| name == "TMPDIR");
+    let given = variables.filter(|(name, _)| name == TMPDIR);
     let given = given.map(|(_, value)| PathBuf::from(value));
     let usual = SCRATCH.into_iter().map(PathBuf::from);
     let mut all: Vec<PathBuf> = usual

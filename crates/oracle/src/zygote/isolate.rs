@@ -30,10 +30,10 @@ impl Host {
     /// To be called before namespaces are entered, in which it has no number.
     pub(crate) fn current() -> Self {
         let parent = rustix::process::getppid();
-        let group = rustix::process::getpgid(parent).ok();
+        let process = parent.map_or(0, |it| it.as_raw_nonzero().get());
         Self {
-            process: parent.map_or(0, |it| it.as_raw_nonzero().get()),
-            group: group.map_or(0, |it| it.as_raw_nonzero().get()),
+            process,
+            group: system::process_group(process),
         }
     }
 

@@ -7,6 +7,7 @@ mod denial_log;
 mod file_access;
 mod hang_watch;
 mod isolate;
+mod landlock_rules;
 mod launcher;
 mod lazy_tree;
 mod modules;

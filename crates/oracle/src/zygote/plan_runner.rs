@@ -231,7 +231,12 @@ impl<'a> PlanRunner<'a> {
         }
         let tracer = match mode {
             Mode::Run(StartMode::ExecuteTraced) => Some(Tracer::default()),
-            Mode::Run(StartMode::ExecuteAudited) => Some(Tracer::of_denials()),
+            Mode::Run(StartMode::ExecuteAudited) => {
+                let access = self.launcher.access.as_ref();
+                Some(Tracer::of_denials(
+                    access.is_some_and(FileAccess::has_rules),
+                ))
+            }
             _ => None,
         };
         let processes = Processes::new(&mut self.supervision, tracer);

@@ -29,7 +29,7 @@ const SHELL_TERMINATED: i32 = 128 + libc::SIGTERM;
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// Why a command may have died of SIGSYS.
-const SIGNALLED_SUPERVISOR: &str = "a command gets SIGSYS when it sends a signal to every process or to the process that supervises it";
+const SIGNALLED_SUPERVISOR: &str = "a command gets SIGSYS when it sends a signal to every process or to the process that supervises it, or sets limits of that one";
 
 /// The signal that ended the command of a shell, which exits with 128 and its number then.
 fn crash_behind_shell(status: i32) -> Option<i32> {

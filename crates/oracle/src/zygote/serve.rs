@@ -13,6 +13,7 @@ use crate::message::{
 };
 use crate::zygote::file_access::FileAccess;
 use crate::zygote::isolate;
+use crate::zygote::landlock_rules::LandlockRules;
 use crate::zygote::launcher::Launcher;
 use crate::zygote::network;
 use crate::zygote::plan_runner::{PlanRunner, Surroundings};
@@ -59,7 +60,7 @@ fn serve_and_exit(expiry_variable: Option<&str>) -> ! {
 fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
     let socket = take_socket()?;
     isolate::leave_the_terminal();
-    let Some(setup) = receive::<Setup>(&socket)? else {
+    let Some(mut setup) = receive::<Setup>(&socket)? else {
         return Ok(());
     };
     let mut runtime = None;
@@ -78,14 +79,16 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
     };
     let mut mounts = PoolMounts::new(&setup.mounted_pools);
     let mut notes = Vec::new();
-    let access = match confine(&setup, &mut notes) {
-        Ok(access) => access,
+    let (access, rules) = match confine(&mut setup, &mut notes) {
+        Ok(confined) => confined,
         Err(error) => {
             let reason = error.to_string();
             return send(&socket, &SetupReply::NotIsolated { reason });
         }
     };
-    if let Some(access) = &access {
+    if let Some(access) = &access
+        && setup.level != IsolationLevel::None
+    {
         mounts.within(access);
     }
     let placeholders = match mounts.mount() {
@@ -104,16 +107,10 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
         };
         return send(&socket, &failed);
     }
-    let mut expiry = None;
-    if let Some(variable) = expiry_variable {
-        let mut environment = setup.plan.environment.iter();
-        if let Some((_, path)) = environment.find(|(name, _)| name == variable) {
-            // Open for writing as well, so that it is never at its end.
-            expiry = Some(File::options().read(true).write(true).open(path)?);
-        }
-    }
+    let expiry = open_expiry(&setup, expiry_variable)?;
     let input = Launcher::input(&setup.plan).to_path_buf();
     privileges::reduce_for_commands();
+    notes.extend(rules.map(put_in_force));
     let surroundings = Surroundings {
         supervisors: host.supervisors(setup.level),
         owns_namespace: setup.level == IsolationLevel::Full,
@@ -159,21 +156,60 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
     runner.end_snapshots()
 }
 
-/// Restricts what commands may touch, as far as that is possible here. `notes` says what is not.
-fn confine(setup: &Setup, notes: &mut Vec<String>) -> Result<Option<FileAccess>, StepError> {
-    let Some(confinement) = &setup.confinement else {
+/// The FIFO in a variable with which tests expire timeouts.
+fn open_expiry(setup: &Setup, variable: Option<&str>) -> io::Result<Option<File>> {
+    let Some(variable) = variable else {
         return Ok(None);
     };
+    let mut environment = setup.plan.environment.iter();
+    let found = environment.find(|(name, _)| name == variable);
+    // Open for writing as well, so that it is never at its end.
+    let open = |path| File::options().read(true).write(true).open(path);
+    found.map(|(_, path)| open(path)).transpose()
+}
+
+/// Puts rules in force, and says what they do not restrict.
+fn put_in_force(rules: LandlockRules) -> String {
+    match rules.enforce() {
+        Ok(more) => format!(
+            "commands are confined by Landlock only: they can change permissions and times of files, use the network{more}, \
+             and have no directory for temporary files but TMPDIR"
+        ),
+        Err(error) => format!("commands are not confined, because Landlock failed: {error}"),
+    }
+}
+
+/// Restricts what commands may touch, as far as that is possible here. `notes` says what is not. Rules, if there are any, are
+/// yet to be put in force.
+fn confine(
+    setup: &mut Setup,
+    notes: &mut Vec<String>,
+) -> Result<(Option<FileAccess>, Option<LandlockRules>), StepError> {
+    let Some(confinement) = &setup.confinement else {
+        return Ok((None, None));
+    };
     if setup.level == IsolationLevel::None {
-        notes.push("commands are not confined, because there is no mount namespace".into());
-        return Ok(None);
+        let (plan, mappings) = (&mut setup.plan, &setup.mappings);
+        let restricted = FileAccess::restrict_paths(plan, mappings, &confinement.writable)?;
+        if restricted.is_none() {
+            notes.push(
+                "commands are not confined, because there is neither a mount namespace nor Landlock".into(),
+            );
+        }
+        return Ok(restricted.unzip());
     }
     if let Err(error) = network::enter() {
         notes.push(format!("commands can use the network: {error}"));
     }
+    // Shared memory, semaphores and queues of System V, and message queues.
+    if let Err(error) = system::unshare(libc::CLONE_NEWIPC) {
+        notes.push(format!(
+            "commands can change shared memory and semaphores of other processes: {error}"
+        ));
+    }
     let access = FileAccess::restrict(setup, &setup.mappings, &confinement.writable)?;
     notes.extend_from_slice(access.notes());
-    Ok(Some(access))
+    Ok((Some(access), None))
 }
 
 /// Before each request, everything is as it was after the set-up.

@@ -1,9 +1,10 @@
-//! Ends a command that sends a signal to every process or to the process that supervises it.
+//! Ends a command that sends a signal to every process or to the process that supervises it, or that sets limits of that one:
+//! without descriptors or processor time it could supervise nothing any more.
 //!
 //! In a process namespace such a signal has no effect on the supervisor; without one it would end powerfail. In both
 //! cases it is a mistake of the command that must not pass unseen. A seccomp filter turns the system call into SIGSYS,
 //! which ends the command where it made the call, so a backtrace shows the line. The kernel evaluates the filter only for
-//! the system calls that send signals. A signal through a pidfd is not seen, because its target is not an argument.
+//! the system calls that do this. A signal through a pidfd is not seen, because its target is not an argument.
 
 use libc::sock_filter;
 
@@ -13,6 +14,8 @@ const ARCHITECTURE_X86_64: u32 = 0xc000_003e;
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS_AT: u32 = 16;
+/// The address of the new limits, the third argument of `prlimit`.
+const NEW_LIMITS_AT: u32 = ARGUMENTS_AT + 8 * 2;
 /// All processes, as the target of a signal.
 const EVERYONE: i32 = -1;
 
@@ -53,6 +56,18 @@ impl SignalFilter {
             program.push(end(libc::SECCOMP_RET_ALLOW));
             program.push(end(libc::SECCOMP_RET_TRAP));
         }
+        // Without new limits, they are only asked for.
+        program.push(jump_if(libc::SYS_prlimit64 as u32, 0, count + 7));
+        program.push(load(NEW_LIMITS_AT));
+        program.push(jump_if(0, 0, 2));
+        program.push(load(NEW_LIMITS_AT + 4));
+        program.push(jump_if(0, count + 1, 0));
+        program.push(load(ARGUMENTS_AT));
+        for (target, left) in targets.iter().zip((1..=count).rev()) {
+            program.push(jump_if(target.cast_unsigned(), left, 0));
+        }
+        program.push(end(libc::SECCOMP_RET_ALLOW));
+        program.push(end(libc::SECCOMP_RET_TRAP));
         program.push(end(libc::SECCOMP_RET_ALLOW));
         Self(program)
     }

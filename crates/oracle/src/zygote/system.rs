@@ -85,6 +85,12 @@ pub(crate) fn has_stopped(thread: i32) -> bool {
     }
 }
 
+/// The process group of a process; 0 if it has none that is visible here: its leader may be outside of the process namespace.
+pub(crate) fn process_group(pid: i32) -> i32 {
+    // SAFETY: a number only.
+    unsafe { libc::getpgid(pid) }.max(0)
+}
+
 /// Sends a signal to a process, a group (negative) or all processes (-1). Errors mean that they have ended.
 pub(crate) fn kill(pid: i32, signal: i32) {
     // SAFETY: no pointers.

@@ -39,10 +39,10 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// A tracer that also notes what is denied.
-    pub(crate) fn of_denials() -> Self {
+    /// A tracer that also notes what is denied: by mounts, or by rules for paths.
+    pub(crate) fn of_denials(has_rules: bool) -> Self {
         Self {
-            denials: Some(DenialLog::default()),
+            denials: Some(DenialLog::new(has_rules)),
             ..Self::default()
         }
     }

@@ -1,6 +1,7 @@
 //! What commands may touch when they are confined.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use powerfail_oracle::{
     Confinement, DeniedAccess, Oracle, OracleError, OracleSettings, PathMode, ProcessMode,
@@ -143,6 +144,17 @@ fn servers_and_clients_share_a_network_of_their_own() {
 }
 
 #[test]
+fn shared_memory_of_others_is_out_of_reach() {
+    let place = Place::new();
+    let made = Command::new("ipcmk").args(["-M", "64"]).output().unwrap();
+    let text = String::from_utf8(made.stdout).unwrap();
+    let id = text.trim().rsplit(' ').next().unwrap();
+    succeeds(&place, &format!("ipcrm -m {id} && exit 10; exit 0"), &[]);
+    let removed = Command::new("ipcrm").args(["-m", id]).status();
+    assert!(removed.unwrap().success(), "{id}");
+}
+
+#[test]
 fn what_is_denied_is_told() {
     let place = Place::new();
     std::fs::write(place.path("elsewhere/file"), "old").unwrap();
@@ -161,15 +173,48 @@ fn what_is_denied_is_told() {
     assert_eq!(free.denied_accesses().unwrap(), []);
 }
 
+/// The only way without any namespace: Landlock takes the place of mounts.
 #[test]
-fn without_a_mount_namespace_a_note_says_that_nothing_is_confined() {
+fn without_a_mount_namespace_landlock_confines() {
     let place = Place::new();
-    let plan = shell("cat {pool}");
-    let oracle = Oracle::new(plan, confined(WAYS[3], &[])).unwrap();
+    std::fs::write(place.path("elsewhere/file"), "old").unwrap();
+    std::fs::create_dir(place.path("named")).unwrap();
+    let elsewhere = place.path("elsewhere");
+    let shown = elsewhere.display();
+    let script = format!(
+        "echo changed > {{pool}} || exit 10
+         echo x > {shown}/new && exit 11
+         echo x >> {shown}/file && exit 12
+         rm {shown}/file && exit 13
+         mv {shown}/file $TMPDIR/file && exit 14
+         echo x > {}/file || exit 15
+         test ! -e $TMPDIR/old || exit 16
+         echo x > $TMPDIR/old || exit 17
+         echo x > /dev/null || exit 18
+         cat {shown}/file || exit 19
+         exit 0",
+        place.path("named").display()
+    );
+    let named = place.path("named");
+    let oracle = Oracle::new(shell(&script), confined(WAYS[3], &[named])).unwrap();
     let mut slot = oracle.slot(&[place.mapping()]).unwrap();
-    assert!(is_success(&slot.run().unwrap()));
+    for _ in 0..3 {
+        let verdict = slot.run().unwrap();
+        assert!(is_success(&verdict), "{verdict:?}");
+    }
+    let kept = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!(kept("elsewhere/file"), "old");
+    assert_eq!(kept("named/file"), "x\n");
+    assert_eq!(kept("image/pool"), "changed\n");
+    assert!(!place.path("elsewhere/new").exists());
     let reasons = slot.isolation().reasons.join("\n");
-    assert!(reasons.contains("not confined"), "{reasons}");
+    assert!(reasons.contains("confined by Landlock only"), "{reasons}");
+    let denied = slot.denied_accesses().unwrap();
+    let names = |name: &str| {
+        let wanted = DeniedAccess::Write(elsewhere.join(name));
+        denied.iter().any(|(it, _)| *it == wanted)
+    };
+    assert!(names("new") && names("file"), "{denied:?}");
 }
 
 #[test]

@@ -32,8 +32,13 @@ fn assert_alive(place: &Place, slot: &mut Slot) {
 }
 
 #[test]
-fn a_recovery_that_signals_everyone_or_its_supervisor_fails_and_the_next_one_runs() {
-    for act in ["kill-everyone", "kill-parent", "stop-parent"] {
+fn a_recovery_that_signals_everyone_or_harms_its_supervisor_fails_and_the_next_one_runs() {
+    for act in [
+        "kill-everyone",
+        "kill-parent",
+        "stop-parent",
+        "limit-parent",
+    ] {
         for way in WAYS {
             let place = Place::new();
             let plan = recovery(&format!("open={{pool}} when=evil {act} exit=0"));

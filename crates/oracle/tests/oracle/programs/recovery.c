@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,12 @@ int main(int count, char **words) {
             kill(getppid(), SIGSTOP);
         } else if (strcmp(word, "kill-everyone") == 0) {
             kill(-1, SIGKILL);
+        } else if (strcmp(word, "limit-parent") == 0) {
+            struct rlimit none = {0, 0};
+            prlimit(getppid(), RLIMIT_NOFILE, &none, NULL);
         } else if (strcmp(word, "ask-parent") == 0) {
+            struct rlimit limit;
+            prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit);
             kill(getppid(), 0);
             kill(-1, 0);
         } else if (strcmp(word, "kill-parent-unseen") == 0) {
