@@ -116,6 +116,10 @@ fn ci() -> anyhow::Result<()> {
     if !tally.all_passed() {
         broken.push("tests");
     }
+    if let Err(error) = step("torture", || torture::run_short(&debug_binary()?)) {
+        eprintln!("xtask: {error:#}");
+        broken.push("torture");
+    }
     broken.dedup();
     if !broken.is_empty() {
         eprintln!("xtask: failed: {}", broken.join(", "));

@@ -4,7 +4,9 @@
 //! tells the process and when that started, and the process holds a lock on it, so that the next run
 //! can tell a leftover from a directory in use, even of a process in another container.
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -43,7 +45,8 @@ impl RunDirectory {
     pub fn create_in(parent: &Path) -> Result<Self> {
         let id = std::process::id();
         let start = start_time(id).unwrap_or(0);
-        let mut number = 0_u32;
+        // Others cannot know it before.
+        let mut number = RandomState::new().build_hasher().finish() as u32;
         loop {
             let path = parent.join(format!("{PREFIX}{id}-{start}-{number}"));
             match DirBuilder::new().mode(0o700).create(&path) {
@@ -53,7 +56,9 @@ impl RunDirectory {
                         .context("lock", &path)?;
                     return Ok(Self { path, _lock: lock });
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    number = number.wrapping_add(1);
+                }
                 Err(error) => return Err(error).context("create", &path),
             }
         }

@@ -21,11 +21,13 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    pub(crate) fn look(home: &Path) -> anyhow::Result<Self> {
+    /// What exists now, but for what is below directories that were there before.
+    pub(crate) fn look(home: &Path, known: &[&Path]) -> anyhow::Result<Self> {
         let mut files = BTreeSet::new();
-        for place in [Path::new("/tmp"), Path::new("/dev/shm"), home] {
-            below(place, &mut files);
+        for place in [Path::new("/tmp"), Path::new("/dev/shm")] {
+            below(place, known, &mut files);
         }
+        below(home, &[], &mut files);
         files.remove(&home.join(KEY));
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         Ok(Self {
@@ -72,15 +74,18 @@ impl Leftovers {
 }
 
 /// All files and directories below a directory, without directories that only lead to others.
-fn below(directory: &Path, found: &mut BTreeSet<PathBuf>) {
+fn below(directory: &Path, known: &[&Path], found: &mut BTreeSet<PathBuf>) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
     for entry in entries.flatten() {
         let path = entry.path();
         let before = found.len();
+        if known.contains(&path.as_path()) {
+            continue;
+        }
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            below(&path, found);
+            below(&path, known, found);
             if found.len() > before || KEY.starts_with(&*path_in(&path)) {
                 continue;
             }

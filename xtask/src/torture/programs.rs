@@ -13,7 +13,7 @@ const PLANTED: [&str; 8] = [
     "fail/atomicity/count_before_entry.c",
     "fail/recovery-crash/division.c",
     "fail/recovery-hang/cycle.c",
-    "fail/redundant-flush/twice.c",
+    "fail/redundant-flush/each_element.c",
     "fail/durability/fence_before_flush.c",
     "fail/ordering/array_flushed_in_part.c",
     "fail/ordering/copy_of_unflushed_value.c",

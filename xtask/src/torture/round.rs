@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -52,7 +53,7 @@ impl Round<'_> {
     /// How powerfail ended, and what is wrong.
     fn run(&self) -> anyhow::Result<(String, Vec<String>)> {
         self.prepare()?;
-        let before = Leftovers::look(&self.home())?;
+        let before = self.look()?;
         let mut violations = Vec::new();
         let mut statuses = Vec::new();
         for arguments in self.commands() {
@@ -70,7 +71,7 @@ impl Round<'_> {
             // What a killed run leaves is removed by the next one.
             self.sweep()?;
         }
-        violations.extend(before.compare(&Leftovers::look(&self.home())?));
+        violations.extend(before.compare(&self.look()?));
         violations.extend(self.compare_files());
         let ended: Vec<String> = statuses.iter().map(|status| describe(*status)).collect();
         Ok((ended.join(", "), violations))
@@ -80,11 +81,32 @@ impl Round<'_> {
         self.work.join("home")
     }
 
+    /// The directories that the round itself uses.
+    fn own_directories(&self) -> [&Path; 3] {
+        let binary = self.binary.parent().unwrap_or(Path::new("/"));
+        [binary, self.programs, self.work]
+    }
+
+    fn look(&self) -> anyhow::Result<Leftovers> {
+        Leftovers::look(&self.home(), &self.own_directories())
+    }
+
     /// Empty places of its own for all that powerfail could leave somewhere, and a file of the user.
     fn prepare(&self) -> anyhow::Result<()> {
         run(Command::new("mount").args(["--make-rprivate", "/"]))?;
-        for place in ["/tmp", "/dev/shm"] {
+        let covered = ["/tmp", "/dev/shm"];
+        let is_covered = |path: &&Path| covered.iter().any(|it| path.starts_with(it));
+        let own = self.own_directories().into_iter().filter(is_covered);
+        let opened: Vec<(&Path, fs::File)> = own
+            .map(|path| Ok((path, fs::File::open(path)?)))
+            .collect::<std::io::Result<_>>()?;
+        for place in covered {
             run(Command::new("mount").args(["-t", "tmpfs", "none", place]))?;
+        }
+        for (path, directory) in opened {
+            fs::create_dir_all(path)?;
+            let source = format!("/proc/self/fd/{}", directory.as_raw_fd());
+            rustix::mount::mount_bind_recursive(source, path)?;
         }
         fs::create_dir_all(self.home())?;
         fs::write(self.home().join(PRECIOUS), PRECIOUS)?;
@@ -239,7 +261,9 @@ impl Round<'_> {
                 violations.push(format!("`{command}` was ended by signal {signal:?}"));
             }
         }
-        if let Some(line) = stderr.lines().find(|line| line.contains("internal error")) {
+        let is_ours =
+            |line: &&str| line.contains("internal error") || line.contains(" panicked at ");
+        if let Some(line) = stderr.lines().find(is_ours) {
             violations.push(format!("`{command}` says: {line}"));
         }
         violations
