@@ -23,12 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::EagerOptions;
-use powerfail_finding::{Code, Finding, NotChecked, Totals};
+use powerfail_finding::{Code, Coverage, Finding, NotChecked, Totals};
 use powerfail_lint::{LintOptions, Linted};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
 use crate::content::ExpectedContents;
+use crate::coverage::TriedStacks;
 use crate::denials;
 use crate::eager;
 use crate::error::CheckError;
@@ -59,6 +60,10 @@ pub struct Crashed {
     pub notes: Vec<String>,
     /// The user has interrupted the run; the findings are those made before.
     pub is_interrupted: bool,
+    /// Which failure points were tried. Empty if a selection chose them.
+    pub coverage: Coverage,
+    /// The same while it is collected.
+    pub(crate) tried: TriedStacks,
 }
 
 /// Lints the trace, lets the power fail as the options say, and groups the findings by root cause.
@@ -153,6 +158,9 @@ pub(crate) fn crash<'t>(
         );
     }
     group_findings(&mut crashed, &mut places)?;
+    if options.selection.is_none() {
+        crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
+    }
     if !options.is_partial() && !crashed.is_interrupted {
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
@@ -381,6 +389,9 @@ impl Engine<'_, '_> {
             return Ok(());
         };
         let exploration = std::mem::take(&mut explored.exploration);
+        for (stack, tries) in std::mem::take(&mut explored.tries) {
+            crashed.tried.lost_lines(stack).add(tries);
+        }
         let note = words::untried_note(&explored.untried, places)?;
         crashed.notes.extend(note);
         if !options.prefix {

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use powerfail_explore::{
     FailurePoint, FailurePointOptions, FailurePointsByStack, LeftOut, Plan, PlanOptions,
 };
-use powerfail_finding::{Code, Exploration};
+use powerfail_finding::{Code, Exploration, Tries};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
@@ -87,6 +87,8 @@ pub(crate) struct LazyResult {
     pub(crate) notes: Vec<String>,
     /// Failure points that were not tried, by call stack: the first moment, and how many there are.
     pub(crate) untried: BTreeMap<StackId, (EventIndex, u64)>,
+    /// What was tried, by call stack.
+    pub(crate) tries: BTreeMap<StackId, Tries>,
     /// Failure points that annotations of the program leave out.
     pub(crate) out_of_scope: u64,
     pub(crate) is_interrupted: bool,
@@ -143,6 +145,29 @@ impl LazyPoints {
             *count += 1;
         }
         untried
+    }
+
+    /// What was tried, by call stack.
+    fn tries(&self, progress: &Progress<PointResult>) -> BTreeMap<StackId, Tries> {
+        let mut results = BTreeMap::new();
+        // A later turn replaces an earlier one.
+        for result in &progress.results {
+            let is_sampled = result.thoroughness != Thoroughness::Exhaustive;
+            results.insert(result.at, (is_sampled, result.fails()));
+        }
+        for at in &progress.covered_points {
+            results.entry(*at).or_insert((false, false));
+        }
+        let mut tries: BTreeMap<StackId, Tries> = BTreeMap::new();
+        for point in &self.ranked {
+            let result = results.get(&point.at);
+            let of = tries.entry(point.stack).or_default();
+            of.points += 1;
+            of.tried += u64::from(result.is_some());
+            of.sampled += u64::from(result.is_some_and(|(is_sampled, _)| *is_sampled));
+            of.failed += u64::from(result.is_some_and(|(_, fails)| *fails));
+        }
+        tries
     }
 
     /// The moments at which the power fails.
@@ -258,8 +283,10 @@ pub(crate) fn explore<'t>(
     turns::settle_reasons(&mut progress.results, most);
     runner.runs += progress.executions;
     let untried = points.untried(&progress);
+    let tries = points.tries(&progress);
     let mut explored = summarise(progress, total);
     explored.untried = untried;
+    explored.tries = tries;
     if let Some(second) = second {
         runner.runs += second.progress.executions;
         explored.add(second);

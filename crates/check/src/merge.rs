@@ -1,7 +1,8 @@
 //! One result of several recordings of the same workload.
 
-use powerfail_finding::{Exploration, InferredCommitVariable, Totals};
+use powerfail_finding::{CoverageBuilder, Exploration, InferredCommitVariable, Totals};
 
+use crate::coverage::TriedStacks;
 use crate::crash::Crashed;
 use crate::group::group;
 use crate::lazy::states;
@@ -13,7 +14,9 @@ pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
     let mut totals = Totals::default();
     let mut notes: Vec<String> = Vec::new();
     let mut is_interrupted = false;
+    let mut coverage = CoverageBuilder::default();
     for crashed in all {
+        coverage.add_all(&crashed.coverage);
         findings.extend(crashed.findings);
         is_interrupted |= crashed.is_interrupted;
         add(&mut totals, &crashed.totals);
@@ -28,6 +31,8 @@ pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
         totals,
         notes,
         is_interrupted,
+        coverage: coverage.finish(),
+        tried: TriedStacks::default(),
     }
 }
 
@@ -119,7 +124,7 @@ mod tests {
                 ..Totals::default()
             },
             notes: vec![note.to_owned()],
-            is_interrupted: false,
+            ..Crashed::default()
         }
     }
 

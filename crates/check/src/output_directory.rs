@@ -5,6 +5,8 @@
 //! - `recovery.json` says how recovery was run ([`Recovery`]).
 //! - `recovery.input` is what recovery read as its standard input, if it was given one.
 //!
+//! - `coverage.json` says which failure points were tried ([`Coverage`]), and `sources.json` has the source files that the
+//!   report names ([`KeptSources`]): what pictures of a run need. Directories of fuzzing and of older versions lack them.
 //! - `seal` shows that this user made the directory on this machine ([`origin`]).
 //!
 //! An exported directory is a bundle: it also has the programs of recovery (`bundle.rs`).
@@ -19,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use powerfail_files::seal::{self, Origin};
 use powerfail_files::{Directory, output};
-use powerfail_finding::Report;
+use powerfail_finding::{Coverage, KeptSources, Report};
 use powerfail_trace::Trace;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -37,8 +39,14 @@ pub const REPORT: &str = "report.json";
 pub const RECOVERY: &str = "recovery.json";
 /// The file with the input of recovery.
 pub const INPUT: &str = "recovery.input";
+/// The file that says which failure points were tried.
+pub const COVERAGE: &str = "coverage.json";
+/// The file with the source files that the report names.
+pub const SOURCES: &str = "sources.json";
 /// The directory in which fuzzing has one output directory for each finding.
 pub const FINDINGS: &str = "findings";
+/// The newest format of the files that can be read.
+const SCHEMA: u32 = 1;
 /// A longer file is damage, for which no memory is taken.
 const TEXT_LIMIT_BYTES: u64 = 1 << 30;
 
@@ -61,6 +69,14 @@ pub enum DirectoryError {
         path: PathBuf,
         /// The error of the parser.
         source: serde_json::Error,
+    },
+    /// A file was written by a newer version of powerfail.
+    #[error("{}: its format is {found}, and this powerfail reads up to {SCHEMA}; use a newer powerfail", path.display())]
+    Newer {
+        /// Its path.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
     },
     /// Another run writes to the directory.
     #[error("{} is in use by another run; give another --out", path.display())]
@@ -153,6 +169,52 @@ pub fn save(out: &Path, report: &Report, recovery: &Recovery) -> Result<(), Dire
     seal(out)
 }
 
+/// Writes what pictures of a run need.
+pub fn save_details(
+    out: &Path,
+    coverage: &Coverage,
+    sources: &KeptSources,
+) -> Result<(), DirectoryError> {
+    write(&out.join(COVERAGE), coverage)?;
+    write(&out.join(SOURCES), sources)
+}
+
+/// What pictures of a run need, as far as it was kept.
+pub fn load_details(out: &Path) -> Result<(Option<Coverage>, Option<KeptSources>), DirectoryError> {
+    let directory = opened(out)?;
+    let coverage = read_kept(&directory, COVERAGE)?;
+    Ok((coverage, read_kept(&directory, SOURCES)?))
+}
+
+/// A file that need not be there. One of a newer format is refused.
+fn read_kept<T: for<'de> Deserialize<'de>>(
+    out: &Directory,
+    name: &str,
+) -> Result<Option<T>, DirectoryError> {
+    let Version { schema } = match read(out, name) {
+        Err(DirectoryError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        version => version?,
+    };
+    refuse_newer(out, name, schema)?;
+    read(out, name).map(Some)
+}
+
+/// What every file says, whatever else its format has.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+}
+
+fn refuse_newer(out: &Directory, name: &str, found: u32) -> Result<(), DirectoryError> {
+    if found > SCHEMA {
+        let path = out.path().join(name);
+        return Err(DirectoryError::Newer { path, found });
+    }
+    Ok(())
+}
+
 /// Seals a directory as it is now. Without a key that can be kept there is no seal, and [`origin`] says so.
 pub fn seal(out: &Path) -> Result<(), DirectoryError> {
     let directory = opened(out)?;
@@ -195,6 +257,8 @@ fn kept_names(report: &Report, recovery: &Recovery) -> Vec<PathBuf> {
 
 /// The report and how recovery was run, as they are stored.
 fn stored(out: &Directory) -> Result<(Report, Recovery), DirectoryError> {
+    let Version { schema } = read(out, REPORT)?;
+    refuse_newer(out, REPORT, schema)?;
     Ok((read(out, REPORT)?, read(out, RECOVERY)?))
 }
 
@@ -234,6 +298,12 @@ pub fn export(out: &Path, to: &Path) -> Result<(), DirectoryError> {
     for name in kept_names(&report, &kept) {
         let copied = directory.read(&name).and_then(|from| new.copy(from, &name));
         copied.map_err(DirectoryError::file(&out.join(name)))?;
+    }
+    for name in [COVERAGE, SOURCES] {
+        if let Ok(from) = directory.read(name.as_ref()) {
+            let copied = new.copy(from, name.as_ref());
+            copied.map_err(DirectoryError::file(&out.join(name)))?;
+        }
     }
     // Without a trace that can be read there is nothing to replay, and no pool to leave out.
     let trace = directory.read(TRACE.as_ref()).ok();

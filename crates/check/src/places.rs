@@ -357,6 +357,11 @@ impl<'t> Places<'t> {
         &self.trust
     }
 
+    /// The frames of a call stack whose innermost one is the instruction of an event.
+    pub(crate) fn stack(&mut self, stack: StackId) -> Vec<StackFrame> {
+        self.frames(stack, AddressKind::Instruction)
+    }
+
     /// The frames of a call stack, with inlined calls, innermost first.
     fn frames(&mut self, stack: StackId, innermost: AddressKind) -> Vec<StackFrame> {
         let mut frames = Vec::new();

@@ -58,6 +58,17 @@ pub struct Replay<'a> {
     overlay: Vec<Patch>,
 }
 
+/// How recovery is run on a crash image without powerfail.
+#[derive(Clone, Debug)]
+pub struct ImageCommands {
+    /// The commands with what each is for, recovery first.
+    pub commands: Vec<(&'static str, Vec<OsString>)>,
+    /// Variables of their environment.
+    pub variables: Vec<(OsString, OsString)>,
+    /// They need the runtime, because the persistent memory is no file.
+    pub needs_runtime: bool,
+}
+
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replayed {
@@ -200,8 +211,33 @@ impl<'a> Replay<'a> {
         };
         std::fs::create_dir(&images).map_err(failed)?;
         self.write_image(&images)?;
+        let ImageCommands {
+            commands,
+            mut variables,
+            needs_runtime,
+        } = self.commands_on(&images)?;
+        if needs_runtime {
+            let library = directory.join("runtime.so");
+            std::fs::write(&library, runtime).map_err(failed)?;
+            variables.push(("LD_PRELOAD".into(), library.into()));
+        }
+        let mut command = Command::new("gdb");
+        for (name, value) in &variables {
+            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+            command.arg("-ex");
+            command.arg(format!("set environment {name} {value}"));
+        }
+        command
+            .arg("--args")
+            .args(commands.iter().take(1).flat_map(|(_, words)| words))
+            .current_dir(&self.recovery.working_directory)
+            .env("PMEM_IS_PMEM_FORCE", "1");
+        Ok(command)
+    }
+
+    /// The commands of recovery on a crash image that was written to a directory, recovery itself first.
+    pub fn commands_on(&self, images: &Path) -> Result<ImageCommands, CheckError> {
         let layout = Layout::of(self.trace, &[])?;
-        let mut words: Vec<OsString> = self.recovery.with_input(&self.recovery.recover);
         let persistent = Persistent::of(self.trace);
         let mut variables = persistent.variables(&mut |_| ());
         let needs_runtime = !variables.is_empty();
@@ -211,31 +247,28 @@ impl<'a> Replay<'a> {
         };
         let mappings: Vec<PoolMapping> = layout.files().map(mapping).collect();
         let pool = persistent.pool().unwrap_or_default();
-        let working_directory = std::path::absolute(&self.recovery.working_directory);
-        let working_directory = working_directory.map_err(failed)?;
-        let substitution = Substitution::of_paths(&pool, &mappings, &working_directory);
-        let values = variables.iter_mut().map(|(_, value)| value);
-        for word in words.iter_mut().skip(1).chain(values) {
-            *word = substitution.apply(word);
+        let directory = &self.recovery.working_directory;
+        let directory = std::path::absolute(directory).map_err(|source| CheckError::File {
+            path: directory.clone(),
+            source,
+        })?;
+        let substitution = Substitution::of_paths(&pool, &mappings, &directory);
+        for (_, value) in &mut variables {
+            *value = substitution.apply(value);
         }
-        if needs_runtime {
-            let library = directory.join("runtime.so");
-            std::fs::write(&library, runtime).map_err(failed)?;
-            variables.push(("LD_PRELOAD".into(), library.into()));
-        }
-        let mut command = Command::new("gdb");
         variables.splice(..0, self.recovery.environment.iter().cloned());
-        for (name, value) in &variables {
-            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-            command.arg("-ex");
-            command.arg(format!("set environment {name} {value}"));
-        }
-        command
-            .arg("--args")
-            .args(&words)
-            .current_dir(&self.recovery.working_directory)
-            .env("PMEM_IS_PMEM_FORCE", "1");
-        Ok(command)
+        let commands = self.recovery.commands().map(|(name, words)| {
+            let mut words = self.recovery.with_input(words);
+            for word in words.iter_mut().skip(1) {
+                *word = substitution.apply(word);
+            }
+            (name, words)
+        });
+        Ok(ImageCommands {
+            commands: commands.collect(),
+            variables,
+            needs_runtime,
+        })
     }
 }
 

@@ -20,12 +20,14 @@ use powerfail_config::{
     Baseline, CheckSettings, CrashSettings, LintSettings, OutputSettings, RacesSettings,
     Suppression, TestSettings,
 };
-use powerfail_finding::{Report, Totals};
+use powerfail_finding::{Coverage, KeptSources, Report, Totals};
 use powerfail_image::ImageError;
+use powerfail_model::{Atomicity, Rules};
 use powerfail_recorder::limits;
 use powerfail_trace::{Completeness, Trace};
 
 use crate::checker::Checker;
+use crate::coverage::keep_sources;
 use crate::crash::Crashed;
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep, Observer};
@@ -58,6 +60,21 @@ pub struct SessionResult {
     pub is_interrupted: bool,
     /// In some order of threads the workload or its recovery fails without any crash. The notes say how.
     pub fails_without_crash: bool,
+    /// What is known besides, for a picture of the run.
+    pub details: RunDetails,
+}
+
+/// What a picture of a run needs besides its report.
+#[derive(Clone, Debug)]
+pub struct RunDetails {
+    /// The trace.
+    pub trace: PathBuf,
+    /// The rules of what survives.
+    pub rules: Rules,
+    /// Which failure points were tried.
+    pub coverage: Coverage,
+    /// The source files that the report names.
+    pub sources: KeptSources,
 }
 
 /// A trace in which the power is to fail.
@@ -177,11 +194,22 @@ impl Session<'_> {
             ..Totals::default()
         };
         let sieve = self.sieve(&settings.output, baseline.as_ref());
+        let report = sieve.report(&trace, linted.findings, totals, linted.notes);
+        let details = RunDetails {
+            trace: path.to_path_buf(),
+            rules: Rules {
+                domain: options.domain,
+                atomicity: Atomicity::default(),
+            },
+            coverage: Coverage::default(),
+            sources: keep_sources(&report.findings, &Coverage::default()),
+        };
         Ok(SessionResult {
-            report: sieve.report(&trace, linted.findings, totals, linted.notes),
+            report,
             out: None,
             is_interrupted: false,
             fails_without_crash: false,
+            details,
         })
     }
 
@@ -327,14 +355,22 @@ fn conclude(
         crashed.totals,
         crashed.notes,
     );
+    let details = RunDetails {
+        trace: subject.path.to_path_buf(),
+        rules: subject.recovery.rules(),
+        sources: keep_sources(&report.findings, &crashed.coverage),
+        coverage: crashed.coverage,
+    };
     if let Some(out) = out {
         output_directory::save(out, &report, subject.recovery)?;
+        output_directory::save_details(out, &details.coverage, &details.sources)?;
     }
     Ok(SessionResult {
         report,
         out: out.map(Path::to_path_buf),
         is_interrupted: crashed.is_interrupted,
         fails_without_crash: false,
+        details,
     })
 }
 

@@ -7,6 +7,7 @@
 
 mod code;
 mod commit;
+mod coverage;
 mod exploration;
 mod finding;
 mod fix;
@@ -18,6 +19,7 @@ mod read;
 
 pub use code::{Class, Code, Severity};
 pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
+pub use coverage::{Coverage, CoverageBuilder, KeptSources, StackCoverage, Tries};
 pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
 pub use finding::{
     DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, RecoveryOutcome, Report,

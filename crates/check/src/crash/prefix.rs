@@ -81,6 +81,9 @@ impl Engine<'_, '_> {
             budget: options.budget,
         });
         crashed.notes.extend(notes(&plan));
+        for stack in tree.stacks() {
+            crashed.tried.prefix(stack.stack).points += stack.occurrences;
+        }
         let tried = self.try_in_turn(&trials, &plan.points, crashed)?;
         let failed = self.failures(&trials, &tried, &plan.points)?;
         for failed in &failed {
@@ -138,6 +141,17 @@ impl Engine<'_, '_> {
             finished += (now.len() + known.len()) as u64;
             rest = later;
             size *= 2;
+        }
+        for (number, planned) in points.iter().enumerate() {
+            let result = &results[number];
+            if result.verdict.is_some() {
+                let fails = self.judge(&trials[number], result).is_some();
+                // Those with the same image would do the same.
+                let count = 1 + planned.equal_images;
+                let tries = crashed.tried.prefix(planned.point.stack);
+                tries.tried += count;
+                tries.failed += if fails { count } else { 0 };
+            }
         }
         let is_run = |number: usize| results[number].verdict.is_some();
         let run = (0..points.len()).filter(|number| is_run(*number)).count() as u64;
