@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 15] = [
+const NEEDED: [(&str, &str); 16] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -28,6 +28,7 @@ const NEEDED: [(&str, &str); 15] = [
     ("pmdk-tools", "pmempool is a target of tests"),
     ("liblmdb-dev", "a target of tests keeps a database in it"),
     ("memcached", "a target of tests, with its items in a pool"),
+    ("chromium", "pages of reports are tested in it"),
     ("fio", "a target of tests, on a mapped file"),
 ];
 

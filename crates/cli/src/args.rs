@@ -14,7 +14,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use powerfail_config::{
-    CheckArgs, CommandText, CrashArgs, LintArgs, RacesArgs, RecordArgs, atomicities, domains,
+    CheckArgs, CommandText, CrashArgs, LintArgs, RacesArgs, RecordArgs, ReportOutput, atomicities,
+    domains,
 };
 use powerfail_finding::Code;
 use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
@@ -39,6 +40,8 @@ Examples:
       generate inputs, and check what they reach
   powerfail replay 712ae318
       reproduce a finding
+  powerfail report --html report.html
+      write the report of the last check as a page
   powerfail record -o run.trace -- ./my-program /mnt/pmem/pool
       run a program and record its operations on persistent memory
   powerfail model show flag.json
@@ -124,6 +127,15 @@ pub(crate) enum Command {
     Races(Box<RacesCommand>),
     /// Reproduce a finding: rebuild its crash image and run recovery on it
     Replay(ReplayArgs),
+    /// Show the report of an earlier run again, or write it as a page or in another format
+    ///
+    /// Nothing is run. The output directory has the report, the trace and the source files as they were.
+    Report(ReportCommand),
+    /// Browse the findings and the trace of an earlier run in the terminal
+    ///
+    /// The trace is shown event by event, with the lines that each event opens or makes durable. Keys jump between failure
+    /// points and findings, and open the recovery of a finding in gdb.
+    View(ViewArgs),
     /// Fuzz a program: find inputs and images that reach crash-consistency bugs
     ///
     /// Executes the target thousands of times a second, on inputs and pools that lead to new sequences of operations
@@ -186,6 +198,36 @@ pub(crate) struct LintCommand {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) options: LintArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportCommand {
+    /// Output directory of the run
+    #[arg(default_value = "powerfail-out", value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Write one HTML page, with pictures of the moments of failure
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Format of the report: text, json, sarif, junit, github or gitlab, with a file if it is not for standard output;
+    /// can be repeated [default: text, unless another output is asked for]
+    #[arg(long, value_name = "FORMAT[=FILE]")]
+    pub(crate) format: Vec<ReportOutput>,
+    /// Print one finding as a bug report in Markdown, for the maintainers of the program
+    #[arg(long, value_name = "ID")]
+    pub(crate) issue: Option<String>,
+    /// With --issue, write the crash image to this new directory, and name the commands that show the failure on it
+    #[arg(long, value_name = "DIR", requires = "issue")]
+    pub(crate) image: Option<PathBuf>,
+    /// Also show warnings that the report has
+    #[arg(long)]
+    pub(crate) warnings: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewArgs {
+    /// Output directory of the run
+    #[arg(default_value = "powerfail-out", value_name = "RUN")]
+    pub(crate) run: PathBuf,
 }
 
 #[derive(Clone, Debug, Args)]

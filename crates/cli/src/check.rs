@@ -1,11 +1,12 @@
 //! `powerfail check`, `crash`, `races` and `lint`: settings go to the library, its report to the terminal.
 
 use std::io::Write;
+use std::path::Path;
 
 use powerfail_check::{
     CheckError, Session, SessionError, SessionResult, WorkloadError, WorkloadFailure,
 };
-use powerfail_config::{CheckArgs, Format, OutputSettings, ReportSettings, Suppression};
+use powerfail_config::{CheckArgs, OutputSettings, ReportSettings, Suppression};
 use powerfail_finding::{Finding, Severity};
 use powerfail_recorder::RecordError;
 use powerfail_report::findings;
@@ -13,9 +14,11 @@ use powerfail_report::findings;
 use crate::args::{CrashCommand, LintCommand, RacesCommand};
 use crate::configuration::configuration;
 use crate::exit::{Exit, complain};
+use crate::html;
 use crate::interrupt;
-use crate::output::{print, width};
+use crate::progress::open_watched;
 use crate::record::RUNTIME;
+use crate::report_output;
 use crate::watcher::Watcher;
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
@@ -48,7 +51,7 @@ pub(crate) fn races(args: &RacesCommand) -> anyhow::Result<Exit> {
 
 pub(crate) fn lint(args: &LintCommand) -> anyhow::Result<Exit> {
     let config = configuration()?;
-    let settings = args.options.clone().settle(config.lint);
+    let settings = args.options.clone().settle(config.lint)?;
     let result = run(&config.suppress, |session| {
         session.lint(&args.trace, &settings)
     });
@@ -74,21 +77,10 @@ fn conclude(
         Ok(result) => result,
         Err(error) => return refuse(error),
     };
-    match output.format {
-        Format::Json => print(|to| Ok(findings::json(to, &result.report)?))?,
-        Format::Text => {
-            let base = std::env::current_dir().unwrap_or_default();
-            print(|to| {
-                let options = findings::TextOptions {
-                    width: width(),
-                    base: &base,
-                    out: result.out.as_deref(),
-                    warnings: settings.shows_warnings(),
-                };
-                Ok(findings::report(to, &result.report, &options)?)
-            })?;
-        }
+    if let Some(file) = &output.html {
+        write_page(&result, file)?;
     }
+    report_output::write(&result.report, result.out.as_deref(), settings, output)?;
     let is_bug =
         |finding: &Finding| finding.severity != Severity::Warning || settings.denies_warnings();
     let has_bug = result.report.findings.iter().any(is_bug);
@@ -105,6 +97,20 @@ fn conclude(
     } else {
         Exit::Clean
     })
+}
+
+fn write_page(result: &SessionResult, file: &Path) -> anyhow::Result<()> {
+    let details = &result.details;
+    let trace = open_watched(&details.trace)?;
+    let run = html::Run {
+        report: &result.report,
+        rules: details.rules,
+        trace: &trace,
+        coverage: Some(&details.coverage),
+        sources: Some(&details.sources),
+        out: result.out.as_deref(),
+    };
+    html::write(&run, file)
 }
 
 fn say_interrupted() -> Exit {

@@ -9,8 +9,12 @@ use std::path::Path;
 
 use anyhow::Context;
 use powerfail_litmus::{LitmusFile, TraceFile};
-use powerfail_model::{Event, Image, Place, PoolIndex, PoolOffset, SparseImage, ThreadIndex};
+use powerfail_model::{
+    Event, Image, Place, PoolIndex, PoolOffset, Rules, SparseImage, ThreadIndex,
+};
+use powerfail_report::perfetto::perfetto;
 use powerfail_report::plural;
+use powerfail_report::trace::Places;
 use powerfail_trace::{
     Annotation, Body, FinalImage, ImageHasher, Mark, MarkKind, Meta, PAGE_BYTES, Pool, PoolKind,
     StackId, Thread, TraceWriter, WriterOptions, pmemcheck,
@@ -71,6 +75,24 @@ fn done(output: &Path, events: u64) -> anyhow::Result<Exit> {
 
 pub(crate) fn export(args: &TraceExportArgs) -> anyhow::Result<Exit> {
     let trace = open_trace(&args.file)?;
+    if args.perfetto {
+        let rules = Rules {
+            domain: powerfail_check::domain_of(&trace)?,
+            ..Rules::default()
+        };
+        replace(&args.output, &args.file, |out| {
+            let mut buffered = io::BufWriter::with_capacity(1 << 16, out);
+            perfetto(
+                &mut buffered,
+                &trace,
+                rules,
+                &mut Places::new(&trace, true, false),
+            )?;
+            Ok(buffered.flush()?)
+        })
+        .with_context(|| args.output.display().to_string())?;
+        return done(&args.output, trace.event_count());
+    }
     let mut left_out = 0;
     replace(&args.output, &args.file, |out| {
         let mut buffered = io::BufWriter::new(out);

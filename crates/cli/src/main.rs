@@ -11,14 +11,19 @@ mod explain;
 mod fuzz;
 mod generated;
 mod header;
+mod html;
 mod import;
+mod issue;
 mod memory;
 mod model;
 mod output;
 mod progress;
 mod record;
 mod replay;
+mod report;
+mod report_output;
 mod trace;
+mod view;
 mod watcher;
 
 use std::process::ExitCode;
@@ -52,6 +57,8 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Crash(args) => check::crash(&args),
         Command::Races(args) => check::races(&args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Report(args) => report::report(&args),
+        Command::View(args) => view::view(&args),
         Command::Fuzz(args) => fuzz::fuzz(args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoStore(args) => demo_store::run(&args),

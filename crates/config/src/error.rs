@@ -67,6 +67,14 @@ pub enum SettingsError {
     /// Options that exclude each other.
     #[error("{0} cannot be used with {1}")]
     Apart(&'static str, &'static str),
+    /// Two formats for one file.
+    #[error("two values of --format name the same file")]
+    OneFile,
+    /// Two formats for standard output.
+    #[error(
+        "only one --format can go to standard output: give the others a file, as in sarif=out.sarif"
+    )]
+    OneStandardOutput,
     /// A client without a way to tell when its server is ready.
     #[error("a client needs --ready, which tells when its server is ready")]
     NotReady,

@@ -12,6 +12,7 @@ mod name_pattern;
 mod number;
 mod pattern;
 mod place;
+mod report_output;
 mod size;
 
 use std::ffi::OsString;
@@ -24,7 +25,7 @@ use serde::de::{Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Vi
 use serde::{Deserialize, de};
 
 pub use checks::CheckNames;
-pub use choices::{Deny, FailurePoints, Format, Infer, Input, Mode, Only, Stacks, Strategy};
+pub use choices::{Deny, FailurePoints, Infer, Input, Mode, Only, Stacks, Strategy};
 pub use choices::{atomicities, domains};
 pub use command::CommandText;
 pub use duration::parse_duration;
@@ -32,6 +33,7 @@ pub use name_pattern::NamePattern;
 pub use number::{Byte, Count, Mebibytes, Rate, ScheduleDepth, Segments, Threads, Whole};
 pub use pattern::Pattern;
 pub use place::{Address, Port};
+pub use report_output::{Format, ReportOutput};
 pub use size::{HeapSize, parse_size};
 
 /// A value that the configuration file can hold.

@@ -24,14 +24,16 @@ use std::time::Duration;
 
 use annotate_snippets::{Group, Level, Renderer};
 use powerfail_finding::{
-    Code, DurableBy, Finding, RecoveryOutcome, Report, Role, Severity, SourcePlace,
+    Code, DurableBy, Evidence, Finding, RecoveryOutcome, Report, Role, Severity, SourcePlace,
 };
 use schemars::Schema;
 
 use crate::text::{count, plural, printable, shell_word};
 
 pub use combinations::combinations;
+pub(crate) use label::label;
 pub use summary::summary;
+pub(crate) use summary::{coverage, not_checked_sentence};
 
 /// How wide text may be where no terminal says.
 const DEFAULT_WIDTH: usize = 120;
@@ -66,6 +68,20 @@ pub fn report(out: &mut dyn Write, report: &Report, options: &TextOptions<'_>) -
 pub fn outcome_output(outcome: &RecoveryOutcome) -> String {
     let (_, text) = evidence::outcome(outcome);
     text.lines().skip(1).collect::<Vec<_>>().join("\n")
+}
+
+/// When the power failed and what recovery did then, in one sentence.
+pub(crate) fn outcome_sentence(evidence: &Evidence) -> String {
+    let again = match &evidence.failure.again {
+        Some(_) => ", and again during recovery",
+        None => "",
+    };
+    format!(
+        "if the power fails before event {}{again}, {} {}",
+        evidence.failure.event,
+        evidence.recovery.command(),
+        evidence.recovery
+    )
 }
 
 /// What will be tried.
@@ -138,7 +154,10 @@ pub fn finding(
     one(out, finding, options, &mut sources)
 }
 
-fn shown<'a>(report: &'a Report, options: &TextOptions<'_>) -> impl Iterator<Item = &'a Finding> {
+pub(crate) fn shown<'a>(
+    report: &'a Report,
+    options: &TextOptions<'_>,
+) -> impl Iterator<Item = &'a Finding> {
     let warnings = options.warnings;
     let findings = report.findings.iter();
     // Warnings about reads are shown even if recovery survives them: the user asked for races. So is what the trace

@@ -7,12 +7,17 @@ pub mod explain;
 mod files;
 pub mod findings;
 pub mod foreign;
+pub mod formats;
 pub mod fuzz;
+pub mod issue;
 pub mod litmus;
 mod marks;
+pub mod page;
+pub mod perfetto;
 pub mod plot;
 pub mod record;
 mod text;
 pub mod trace;
+pub mod view;
 
-pub use text::{bytes, count, plural};
+pub use text::{bytes, count, plural, shell_words};

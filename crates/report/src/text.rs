@@ -1,6 +1,7 @@
 //! Small pieces of text.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Style};
 use powerfail_model::BigUint;
@@ -84,6 +85,12 @@ pub(crate) fn shell_word(text: &str) -> String {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Words as a command line for a shell.
+pub fn shell_words(words: &[OsString]) -> String {
+    let words = words.iter().map(|word| shell_word(&word.to_string_lossy()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// How many columns a text takes, about: characters, and not bytes.

@@ -240,6 +240,17 @@ impl<'t> Places<'t> {
         resolved.innermost().map(|_| resolved.to_string())
     }
 
+    /// What a record says.
+    pub(crate) fn body_text(&self, body: &Body<'_>) -> String {
+        body_text(body, &self.files)
+    }
+
+    /// The innermost frame of a record for people; nothing if it has no call stack.
+    pub fn innermost(&mut self, record: &Record<'_>) -> Option<String> {
+        let frame = self.trace.stack(record.stack).next()?;
+        Some(self.text(frame, AddressKind::Instruction))
+    }
+
     /// A frame for people: its source, or else where it is.
     fn text(&mut self, frame: Frame, kind: AddressKind) -> String {
         let source = self.source(frame, kind);

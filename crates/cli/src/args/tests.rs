@@ -73,6 +73,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("format", "json", "text"),
     ("grammar", "a.grammar", "b.grammar"),
     ("heap", "512M", "2G"),
+    ("html", "a.html", "b.html"),
     ("images", "images", "others"),
     ("infer", "use", "propose"),
     ("input", "file", "args"),

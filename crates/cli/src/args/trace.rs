@@ -24,9 +24,11 @@ pub(crate) enum TraceCommand {
     Check(TraceCheckArgs),
     /// Convert a litmus trace, or a store log of pmemcheck, to a trace
     Import(TraceImportArgs),
-    /// Convert a trace to a store log as pmemcheck writes it, for pmreorder
+    /// Convert a trace to a store log as pmemcheck writes it, or for Perfetto
     ///
-    /// Call stacks and threads are lost. Non-temporal stores become stores with flushes.
+    /// A log of pmemcheck is for pmreorder. Call stacks and threads are lost. Non-temporal stores become stores with
+    /// flushes. With --perfetto, the file shows the events of each thread, each line from the store that opens it to the
+    /// event that makes it durable, and the number of crash states; open it at https://ui.perfetto.dev.
     Export(TraceExportArgs),
 }
 
@@ -144,7 +146,10 @@ pub(crate) struct TraceExportArgs {
     /// The trace
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The log to write; replaced if it exists, and only when the new one is complete
-    #[arg(short, long, value_name = "LOG")]
+    /// Write JSON for Perfetto, with the number of an event as its time
+    #[arg(long)]
+    pub(crate) perfetto: bool,
+    /// The file to write; replaced if it exists, and only when the new one is complete
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
 }

@@ -23,6 +23,7 @@ mod limits;
 mod marks;
 mod options;
 mod oracle;
+mod pages;
 mod pools;
 mod refused;
 mod replay;

@@ -1,6 +1,6 @@
 //! Which results count as bugs, and which bugs are reported.
 
-use crate::common::{CLEAN, FINDINGS, Folder, RECOVER};
+use crate::common::{CLEAN, FINDINGS, Folder, RECOVER, SETUP};
 
 fn folder_with(source: &str) -> Folder {
     let folder = Folder::new();
@@ -118,4 +118,49 @@ fn a_twin_is_clean_in_text_and_json() {
     folder.record();
     let crash = ["crash", "run.trace", "--recover", RECOVER];
     folder.powerfail(&crash).ends_with(CLEAN);
+}
+
+#[test]
+fn one_run_writes_several_formats() {
+    let folder = Folder::new();
+    folder.build_own("bug", "two_bugs.c", &[]);
+    let formats = [
+        "--format=sarif=out.sarif",
+        "--format=junit=out.xml",
+        "--format=github=out.txt",
+        "--format=gitlab=out.json",
+        "--format=text=report.txt",
+    ];
+    let run = folder.check(&formats).ends_with(FINDINGS);
+    assert_eq!(run.codes(), ["PF0301", "PF0501"]);
+    let text = |name: &str| std::fs::read_to_string(folder.path(name)).expect(name);
+    for name in ["out.sarif", "out.xml", "out.txt", "out.json", "report.txt"] {
+        for code in ["PF0301", "PF0501"] {
+            assert!(text(name).contains(code), "{name}: {}", text(name));
+        }
+    }
+    assert!(!text("report.txt").contains('\u{1b}'));
+    // Standard output has text if no other format is for it.
+    let run = folder.check_into_text(&["--format", "sarif=again.sarif"]);
+    assert!(run.stdout.contains("error[PF0301]"), "{}", run.stdout);
+    assert_eq!(text("again.sarif"), text("out.sarif"));
+}
+
+#[test]
+fn two_formats_need_two_places() {
+    let folder = Folder::new();
+    let check = |formats: [&str; 2]| {
+        let [one, other] = formats;
+        folder.powerfail(&[
+            "check",
+            "--format",
+            one,
+            "--format",
+            other,
+            "--",
+            "/bin/true",
+        ])
+    };
+    check(["json", "sarif"]).is_refused_with(SETUP, &["only one --format", "sarif=out.sarif"]);
+    check(["json=a", "sarif=a"]).is_refused_with(SETUP, &["the same file"]);
 }

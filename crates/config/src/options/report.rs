@@ -6,7 +6,8 @@ use powerfail_finding::Code;
 use powerfail_model::Domain;
 
 use super::{appended, options, sections};
-use crate::value::{Deny, Format, Only, Whole, domains};
+use crate::error::SettingsError;
+use crate::value::{Deny, Format, Only, ReportOutput, Whole, domains};
 
 options! {
     /// The persistence domain.
@@ -56,9 +57,15 @@ options! {
         /// Directory for the trace and the evidence [default: powerfail-out]
         [long, value_name = "DIR"]
         out: PathBuf,
-        /// Format of the report on standard output [default: text]
-        [long, value_enum, value_name = "FORMAT"]
-        format: Format = Format::default(),
+        /// Format of the report: text, json, sarif, junit, github or gitlab, with a file if it is not for standard
+        /// output; can be repeated [default: text]
+        ///
+        /// --format sarif=out.sarif writes a file, and standard output still has the text.
+        [long, value_name = "FORMAT[=FILE]"]
+        format: Vec<ReportOutput> = Vec::new(),
+        /// Also write the report as one HTML page, with pictures of the moments of failure
+        [long, value_name = "FILE"]
+        html: PathBuf,
         /// Report only these classes or codes: durability,PF0501
         [long, value_name = "CLASSES", value_delimiter = ',']
         only: Vec<Only> = Vec::new(),
@@ -69,9 +76,39 @@ options! {
 }
 
 impl OutputSettings {
+    /// An error if two formats have the same place.
+    fn inspect(&self) -> Result<(), SettingsError> {
+        for (number, output) in self.format.iter().enumerate() {
+            let mut others = self.format[..number].iter();
+            if others.any(|other| other.file == output.file) {
+                return Err(match output.file {
+                    Some(_) => SettingsError::OneFile,
+                    None => SettingsError::OneStandardOutput,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What standard output has: text, unless something else was asked for.
+    pub fn standard_output(&self) -> Format {
+        let mut outputs = self.format.iter();
+        let output = outputs.find(|output| output.file.is_none());
+        output.map_or_else(Format::default, |output| output.format)
+    }
+
     /// Whether findings with a code are reported.
     pub fn wants(&self, code: Code) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only.admits(code))
+    }
+}
+
+impl OutputArgs {
+    /// The settings of these options.
+    pub fn settle(self) -> Result<OutputSettings, SettingsError> {
+        let output = self.resolve();
+        output.inspect()?;
+        Ok(output)
     }
 }
 
@@ -97,12 +134,13 @@ pub struct LintSettings {
 
 impl LintArgs {
     /// These options over those of the configuration file.
-    pub fn settle(self, file: Self) -> LintSettings {
+    pub fn settle(self, file: Self) -> Result<LintSettings, SettingsError> {
         let all = self.over(file);
-        LintSettings {
+        let output = all.output.settle()?;
+        Ok(LintSettings {
             domain: all.domain.domain,
             report: all.report.resolve(),
-            output: all.output.resolve(),
-        }
+            output,
+        })
     }
 }

@@ -65,13 +65,14 @@ impl TestArgs {
         if failures.ack.is_some() && recovery.dump.is_none() {
             return Err(SettingsError::Needs("--ack", "--dump"));
         }
+        let output = self.output.settle()?;
         Ok(TestSettings {
             recovery,
             server,
             failures,
             domain: self.domain.domain,
             report: self.report.resolve(),
-            output: self.output.resolve(),
+            output,
         })
     }
 }

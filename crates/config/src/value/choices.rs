@@ -52,16 +52,7 @@ macro_rules! value_from_choice {
         })*
     };
 }
-value_from_choice!(
-    Strategy,
-    FailurePoints,
-    Infer,
-    Format,
-    Deny,
-    Mode,
-    Stacks,
-    Input
-);
+value_from_choice!(Strategy, FailurePoints, Infer, Deny, Mode, Stacks, Input);
 
 /// Which contents of memory after a crash are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -109,16 +100,6 @@ pub enum Infer {
     Propose,
     /// Report them, and do not report reads of them as races
     Use,
-}
-
-/// The format of the report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Text
-    #[default]
-    Text,
-    /// One JSON object
-    Json,
 }
 
 /// What is counted as a bug besides errors.

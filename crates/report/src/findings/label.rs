@@ -7,7 +7,7 @@ use powerfail_finding::{
 use crate::text::printable;
 
 /// The words for a place of a finding, and in which operation of a library it is, if it is in one.
-pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
+pub(crate) fn label(finding: &Finding, place: &SourcePlace) -> String {
     let words = words(finding, place);
     match operation(place) {
         Some(operation) => format!("{words}, in {operation}"),

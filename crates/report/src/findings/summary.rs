@@ -112,6 +112,12 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &TextOptions<'_>) 
     Ok(())
 }
 
+/// Why nothing was checked, and what to do, as one sentence.
+pub(crate) fn not_checked_sentence(reason: NotChecked) -> String {
+    let (reason, help) = not_checked_text(reason);
+    format!("nothing was checked: {reason}; {help}")
+}
+
 /// Why nothing was checked, and what to do.
 const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
     match reason {
@@ -140,7 +146,7 @@ const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
 }
 
 /// What was done, so that a reader can judge what "no bugs" means.
-fn coverage(totals: &Totals) -> String {
+pub(crate) fn coverage(totals: &Totals) -> String {
     let events = plural(totals.events, "event");
     if totals.events == 0 {
         return "the workload did nothing to persistent memory, so nothing was checked".to_owned();
