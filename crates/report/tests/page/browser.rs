@@ -100,7 +100,7 @@ pub(crate) fn look(page: &str, finding: &str, word: &str, width: u32) -> Seen {
         .stdin(Stdio::null())
         .output()
         .expect("chromium is installed");
-    let (dom, log) = (text(output.stdout), text(output.stderr));
+    let (dom, log) = (text(&output.stdout), text(&output.stderr));
     let result = dom
         .split(RESULT)
         .nth(1)
@@ -114,6 +114,6 @@ pub(crate) fn look(page: &str, finding: &str, word: &str, width: u32) -> Seen {
     }
 }
 
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes).into_owned()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -262,7 +262,6 @@ pub(crate) fn long_trace(events: u64) -> Trace {
         let offset = number / 5 % 4096 * 64;
         let event = match number % 5 {
             0 | 1 => store(offset, &[7; 8]),
-            2 => flush(offset),
             3 if number % 35 == 3 => FENCE,
             3 => store(offset + 8, &[9; 8]),
             _ => flush(offset),
