@@ -232,6 +232,7 @@ fn content(code: Code, dump: &[u8], difference: String) -> Symptom {
         },
         backtrace: None,
         difference: Some(difference),
+        others: Vec::new(),
     }
 }
 

@@ -362,6 +362,8 @@ impl Engine<'_, '_> {
             }
             crashed.findings.extend(finding);
         }
+        let joined = self.join_rollbacks(linted, &mut crashed.findings);
+        self.unless_interrupted(joined)?;
         if unconfirmed > 0 && self.is_late() {
             let what = words::suspicions_are(unconfirmed);
             crashed

@@ -381,24 +381,26 @@ fn conclude(
             let found = left[*number].clone();
             left[*number].is_explained = true;
             let mut count = found.count;
+            let mut cause = diagnosis.clone();
             for other in left.iter_mut().filter(|other| !other.is_explained) {
-                if is_explained_by(other, &found, diagnosis, &sites) {
+                if is_explained_by(other, &found, &cause, &sites) {
                     other.is_explained = true;
                     count += other.count;
+                    cause.symptom.also(&other.symptom);
                 }
             }
-            if diagnosis.cause == Cause::ProgramOrder {
+            if cause.cause == Cause::ProgramOrder {
                 explored.prefixes.push(Failed {
-                    trial: Trial::prefix(diagnosis.at),
+                    trial: Trial::prefix(cause.at),
                     state: CrashState::default(),
-                    stack: engine.stack_of(diagnosis.at)?,
-                    symptom: diagnosis.symptom.clone(),
+                    stack: engine.stack_of(cause.at)?,
+                    symptom: cause.symptom.clone(),
                     count,
                 });
             } else {
                 explored
                     .findings
-                    .push(engine.diagnosed(diagnosis, count, places)?);
+                    .push(engine.diagnosed(&cause, count, places)?);
             }
         }
     }

@@ -4,7 +4,8 @@ use powerfail_finding::{
     Action, Code, Finding, Operation, Role, Severity, SourcePlace, assign_ids,
 };
 
-use crate::root_cause::{absorb, fold_root_causes};
+use crate::races::are_about_one_store;
+use crate::root_cause::{absorb, add_consequence, fold_root_causes, have_one_cause, rank};
 use crate::transient::summarise_transient_data;
 
 /// A line to blame, and for what.
@@ -25,6 +26,35 @@ pub struct BugKey((Code, Vec<Blamed>));
 /// What a finding is about, to tell whether another one is about the same.
 pub fn bug_key(finding: &Finding) -> BugKey {
     BugKey(key(finding))
+}
+
+/// Whether two findings of different runs of a program are the same bug.
+pub fn is_same_bug(one: &Finding, other: &Finding) -> bool {
+    let mirrored = |finding| pair(finding).map(|(code, lost, survivor)| (code, survivor, lost));
+    key(one) == key(other)
+        || pair(one).is_some() && pair(one) == mirrored(other)
+        || have_one_cause(one, other)
+        || are_about_one_store(one, other)
+}
+
+/// Whether another finding of the same bug says more about it than the known one: it is worse, a crash shows it, or it names
+/// the mistake more exactly.
+pub fn says_more(other: &Finding, known: &Finding) -> bool {
+    let of = |finding: &Finding| {
+        let is_unproven = finding.evidence.is_none();
+        (finding.severity, is_unproven, rank(finding))
+    };
+    of(other) < of(known)
+}
+
+/// Lists what recovery does in another finding of the same bug. Returns whether that is new.
+pub fn list_outcomes(finding: &mut Finding, other: &Finding) -> bool {
+    let before = finding.consequences.len();
+    let shown = other.evidence.iter().map(|it| &it.recovery);
+    for outcome in shown.chain(&other.consequences) {
+        add_consequence(finding, outcome);
+    }
+    finding.consequences.len() > before
 }
 
 /// What makes two findings the same bug: the kind, and the lines to blame.
@@ -113,7 +143,7 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
     fold_root_causes(&mut grouped);
     summarise_transient_data(&mut grouped);
     drop_opposite(&mut grouped);
-    let order = |finding: &Finding| {
+    let place_of = |finding: &Finding| {
         let first = finding.places.first();
         (
             finding.severity != Severity::Error,
@@ -124,7 +154,7 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
             first.and_then(|place| place.event),
         )
     };
-    grouped.sort_by_key(order);
+    grouped.sort_by_key(place_of);
     assign_ids(&mut grouped);
     grouped
 }

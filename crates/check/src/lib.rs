@@ -65,7 +65,7 @@ pub use crash::Crashed;
 pub use domain::domain_of;
 pub use error::{CheckError, Undisturbed};
 pub use event::{CheckEvent, CheckStep, Observer};
-pub use group::{BugKey, bug_key};
+pub use group::{BugKey, bug_key, is_same_bug, list_outcomes, says_more};
 pub use lint::{LintFindings, lint};
 pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, Selection};
 pub use places::place_before_end;

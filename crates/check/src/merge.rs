@@ -42,6 +42,9 @@ fn add(totals: &mut Totals, more: &Totals) {
     totals.failure_points += more.failure_points;
     totals.failure_point_stacks = totals.failure_point_stacks.max(more.failure_point_stacks);
     totals.failure_points_run += more.failure_points_run;
+    totals
+        .failure_points_not_run
+        .add(more.failure_points_not_run);
     totals.recovery_runs += more.recovery_runs;
     for variable in &more.commit_variables {
         let is_it = |known: &InferredCommitVariable| {

@@ -54,7 +54,7 @@ use pairs::Pairs;
 use shadows::{ShadowPass, WatchChanges};
 use watch::{WatchSettings, WatchedPoint, watch};
 
-pub(crate) use fold::{fold, fold_survivors};
+pub(crate) use fold::{are_about_one_store, fold, fold_survivors};
 
 /// What a worker has: an executor, and the shadow at its position.
 type WatchWorker<'w, 't> = (OracleExecutor<'w, 't>, ShadowPass<'t>);

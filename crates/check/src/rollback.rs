@@ -7,7 +7,7 @@
 
 use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity, hex};
 use powerfail_image::Patch;
-use powerfail_lint::Hit;
+use powerfail_lint::{Hit, Linted};
 use powerfail_model::{CrashState, Event, EventIndex, Place};
 use powerfail_oracle::Verdict;
 use powerfail_trace::{Annotation, Body, MarkKind, StackId, Trace};
@@ -17,11 +17,15 @@ use crate::error::CheckError;
 use crate::event::CheckStep;
 use crate::lint;
 use crate::places::Places;
+use crate::root_cause::{absorb, is_symptom};
 use crate::runner::{Survival, Trial, TrialResult};
 use crate::symptom::Symptom;
 
 /// How many bytes of a store are compared and shown.
 const BYTES_MAX: usize = 32;
+/// So many events before a failure its transaction may have begun, and so many stores of one line in it are undone.
+const TRANSACTION_EVENTS_MAX: u64 = 1 << 14;
+const STORES_UNDONE_MAX: usize = 16;
 
 /// A store, and when its transaction was about to end.
 struct Moment {
@@ -86,6 +90,87 @@ impl Engine<'_, '_> {
         Ok(finding)
     }
 
+    /// Makes failures that need nothing to be lost a part of the finding about a store that was not added, if recovery
+    /// succeeds at the same moment without the stores of the open transaction that were not added.
+    pub(crate) fn join_rollbacks(
+        &mut self,
+        linted: &Linted,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), CheckError> {
+        let mut number = 0;
+        while number < findings.len() {
+            let cause = match at_failure(&findings[number]) {
+                Some(at) => self.not_rolled_back(at, linted, findings)?,
+                None => None,
+            };
+            match cause {
+                Some(cause) => {
+                    let joined = findings[number].clone();
+                    absorb(&mut findings[cause], joined);
+                    findings.remove(number);
+                }
+                None => number += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// The finding about a store that was not added without which recovery succeeds at a moment.
+    fn not_rolled_back(
+        &mut self,
+        at: EventIndex,
+        linted: &Linted,
+        findings: &[Finding],
+    ) -> Result<Option<usize>, CheckError> {
+        let mut cause = None;
+        let mut undone = Vec::new();
+        for hit in linted
+            .hits
+            .iter()
+            .filter(|it| it.code == Code::StoreNotAdded)
+        {
+            let first = hit.sites.first().map(|site| site.event.0);
+            let finding = findings.iter().position(|finding| {
+                let place = finding.places.first().and_then(|place| place.event);
+                finding.code == Code::StoreNotAdded
+                    && finding.severity == Severity::Error
+                    && place == first
+            });
+            let Some(finding) = finding else { continue };
+            let is_near =
+                |store: &&EventIndex| **store < at && at.0 - store.0 <= TRANSACTION_EVENTS_MAX;
+            let near: Vec<EventIndex> = hit.more.iter().filter(is_near).copied().collect();
+            for store in near.into_iter().rev().take(STORES_UNDONE_MAX) {
+                let moment = moment_of(self.trace, store)?;
+                let Some(moment) = moment.filter(|moment| at <= moment.end) else {
+                    continue;
+                };
+                let [old, new] = self.runner.read_at([store, at], moment.at, moment.len)?;
+                if old != new {
+                    cause = cause.or(Some(finding));
+                    undone.push((store, moment.at, old));
+                }
+            }
+        }
+        if undone.is_empty() || self.is_stopped() {
+            return Ok(None);
+        }
+        // Of stores to the same bytes the oldest decides.
+        undone.sort_by_key(|(store, ..)| std::cmp::Reverse(*store));
+        let patches = undone.into_iter().map(|(_, place, bytes)| Patch {
+            pool: place.pool,
+            offset: place.offset.0,
+            bytes,
+        });
+        let trial = Trial {
+            at,
+            state: Survival::Again(CrashState::default(), patches.collect()),
+        };
+        let tried = self.run(CheckStep::Reasons, std::slice::from_ref(&trial))?;
+        let succeeds = tried[0].verdict.is_some() && self.judge(&trial, &tried[0]).is_none();
+        Ok(cause.filter(|_| succeeds))
+    }
+
     fn crash_before_commit(&mut self, moment: &Moment) -> Result<Outcome, CheckError> {
         let [old, new] = self
             .runner
@@ -123,6 +208,7 @@ impl Engine<'_, '_> {
             outcome: RecoveryOutcome::Content { output: hex(&new) },
             backtrace: None,
             difference: Some(format!("- {}\n+ {}\n", hex(&old), hex(&new))),
+            others: Vec::new(),
         }))
     }
 
@@ -133,6 +219,13 @@ impl Engine<'_, '_> {
         };
         self.judge(trial, &tried)
     }
+}
+
+/// The moment of a failure that needs nothing to be lost.
+fn at_failure(finding: &Finding) -> Option<EventIndex> {
+    let failure = &finding.evidence.as_ref()?.failure;
+    let is_whole = failure.lost_lines.is_empty() && failure.again.is_none();
+    (is_symptom(finding.code) && is_whole).then_some(EventIndex(failure.event))
 }
 
 /// Finds the end of the transaction that a store is in. None if it is not a store.

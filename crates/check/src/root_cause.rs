@@ -5,22 +5,44 @@
 //! as a recovery that fails after a rollback. The finding that names the mistake stays; what a crash has shown is its
 //! evidence, and what else recovery does is listed with it.
 
-use powerfail_finding::{Code, Finding, RecoveryOutcome, Role, Severity, SourcePlace};
+use powerfail_finding::{Code, Finding, NotDurable, RecoveryOutcome, Role, Severity, SourcePlace};
 
 use crate::lint;
 use crate::places::{CodeLine, is_same_code, line_of, lines_of};
+use crate::symptom::add_outcome;
+
+/// Where findings come from that may have the same root cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One recorded run.
+    OneRun,
+    /// Several runs: events and offsets in pools mean something else in each of them.
+    SeveralRuns,
+}
+
+/// Whether two findings of different runs have the same root cause.
+pub(crate) fn have_one_cause(one: &Finding, other: &Finding) -> bool {
+    let (cause, other) = if order(one) <= order(other) {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    is_same(cause, other, Scope::SeveralRuns)
+}
+
+/// The smaller, the better a finding says what is wrong, and shows it.
+fn order(finding: &Finding) -> (u32, bool, usize) {
+    let is_doubted = finding.code == Code::StoreNotAdded && finding.severity != Severity::Error;
+    (rank(finding), is_doubted, lost_lines(finding))
+}
 
 /// Makes one finding of those that have the same root cause.
 pub(crate) fn fold_root_causes(findings: &mut Vec<Finding>) {
     // Those that name the mistake first; of others, those that show it best.
-    let mut order: Vec<usize> = (0..findings.len()).collect();
-    order.sort_by_key(|number| {
-        let finding = &findings[*number];
-        let is_doubted = finding.code == Code::StoreNotAdded && finding.severity != Severity::Error;
-        (rank(finding), is_doubted, lost_lines(finding), *number)
-    });
+    let mut numbers: Vec<usize> = (0..findings.len()).collect();
+    numbers.sort_by_key(|number| (order(&findings[*number]), *number));
     let mut gone = vec![false; findings.len()];
-    for (place, &cause) in order.iter().enumerate() {
+    for (place, &cause) in numbers.iter().enumerate() {
         if gone[cause] {
             continue;
         }
@@ -29,10 +51,10 @@ pub(crate) fn fold_root_causes(findings: &mut Vec<Finding>) {
         let mut next = 0;
         while let Some(&member) = members.get(next) {
             next += 1;
-            for &other in &order[place + 1..] {
+            for &other in &numbers[place + 1..] {
                 let is_new = !gone[other] && !members.contains(&other);
                 let is_it = is_new
-                    && (is_same(&findings[cause], &findings[other])
+                    && (is_same(&findings[cause], &findings[other], Scope::OneRun)
                         || is_beside(&findings[member], &findings[other]));
                 if is_it {
                     gone[other] = true;
@@ -48,7 +70,7 @@ pub(crate) fn fold_root_causes(findings: &mut Vec<Finding>) {
 }
 
 /// The smaller, the more exactly a finding names the mistake.
-fn rank(finding: &Finding) -> u32 {
+pub(crate) fn rank(finding: &Finding) -> u32 {
     match finding.code {
         Code::StoreNotAdded => 0,
         // What becomes visible too early says where the flush is missing.
@@ -81,7 +103,7 @@ const fn is_hint(code: Code) -> bool {
 }
 
 /// Whether a finding says what recovery does, and not why.
-const fn is_symptom(code: Code) -> bool {
+pub(crate) const fn is_symptom(code: Code) -> bool {
     matches!(
         code,
         Code::AcknowledgedLost
@@ -93,7 +115,8 @@ const fn is_symptom(code: Code) -> bool {
     )
 }
 
-fn is_same(cause: &Finding, other: &Finding) -> bool {
+fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
+    let is_one_run = scope == Scope::OneRun;
     if is_hint(other.code) {
         let names_more = is_of_missing_flush(cause.code)
             || is_symptom(cause.code)
@@ -101,41 +124,65 @@ fn is_same(cause: &Finding, other: &Finding) -> bool {
         let stores = lines(other, Role::Store);
         let lost = lines(cause, Role::Store);
         let is_same_store = names_more && stores.iter().any(|line| lost.contains(line));
-        return is_same_store || is_hint(cause.code) && is_same_record(cause, other);
+        return is_same_store || is_hint(cause.code) && is_one_run && is_same_record(cause, other);
     }
     match cause.code {
         Code::StoreNotAdded => {
-            is_not_rolled_back(cause, other)
+            is_not_rolled_back(cause, other, scope)
                 || is_added_instead(cause, other)
-                || is_added_together(cause, other)
+                || is_one_run && is_added_together(cause, other)
         }
-        code if code.class().is_of_reads() => is_same_record(cause, other),
+        code if code.class().is_of_reads() => {
+            is_one_run && (is_same_record(cause, other) || are_fenced_together(cause, other))
+        }
         code if is_of_missing_flush(code) => {
-            is_missed(cause, other) || is_published_together(cause, other)
+            is_missed(cause, other, scope)
+                || is_published_together(cause, other)
+                || is_flushed_instead(cause, other)
         }
         _ if is_repaired_together(cause, other) => true,
-        code if is_symptom(code) && is_symptom(other.code) => {
-            let pair = |finding| (lines(finding, Role::Store), lines(finding, Role::Survivor));
-            let is_of_first_failure = |finding: &Finding| {
-                let evidence = finding.evidence.as_ref();
-                evidence.is_some_and(|it| it.failure.again.is_none())
-            };
-            let lost = |finding: &Finding| lost_lines(finding) > 0;
-            pair(cause) == pair(other)
-                && !pair(cause).0.is_empty()
-                && lost(cause) == lost(other)
-                && is_of_first_failure(cause)
-                && is_of_first_failure(other)
-        }
+        code if is_symptom(code) && is_symptom(other.code) => are_outcomes(cause, other),
         _ => false,
     }
 }
 
+/// Whether two findings say what recovery does because of one lost store, or because of one store that comes too early.
+fn are_outcomes(cause: &Finding, other: &Finding) -> bool {
+    let is_of_first_failure = |finding: &Finding| {
+        let evidence = finding.evidence.as_ref();
+        evidence.is_some_and(|it| it.failure.again.is_none())
+    };
+    let lost = |finding: &Finding| lost_lines(finding) > 0;
+    if !is_of_first_failure(cause) || !is_of_first_failure(other) || lost(cause) != lost(other) {
+        return false;
+    }
+    let stores = |finding| lines(finding, Role::Store);
+    let survivors = |finding| lines(finding, Role::Survivor);
+    let is_same_store = !stores(cause).is_empty() && stores(cause) == stores(other);
+    let is_same_survivor = survivors(cause) == survivors(other);
+    if is_same_store && is_same_survivor {
+        return true;
+    }
+    if lost(cause) {
+        // The same store of one operation is lost, and another one of that operation shows it.
+        let survivor = |finding: &Finding| {
+            let places = finding.places.iter();
+            let mut survivors = places.filter(|it| it.role == Role::Survivor);
+            survivors.next().and_then(function_of)
+        };
+        let both = survivor(cause).zip(survivor(other));
+        is_same_store && both.is_some_and(|(one, other)| one == other)
+    } else {
+        // The same store comes too early, and what it comes before is in one operation.
+        !survivors(cause).is_empty() && is_same_survivor && share_function(cause, other)
+    }
+}
+
 /// Whether a finding comes from a store that its transaction does not know.
-fn is_not_rolled_back(cause: &Finding, other: &Finding) -> bool {
+fn is_not_rolled_back(cause: &Finding, other: &Finding, scope: Scope) -> bool {
     let about = is_of_missing_flush(other.code)
         || is_symptom(other.code)
-        || other.code == Code::TransientData;
+        || matches!(other.code, Code::TransientData | Code::CrossFailureRace);
     if !about {
         return false;
     }
@@ -143,6 +190,9 @@ fn is_not_rolled_back(cause: &Finding, other: &Finding) -> bool {
     let named = [lines(other, Role::Store), lines(other, Role::Survivor)].concat();
     if named.iter().any(|line| stores.contains(line)) {
         return true;
+    }
+    if scope == Scope::SeveralRuns {
+        return false;
     }
     // Recovery fails at the end of the transaction, and not without the store.
     let (Some(shown), Some(failing)) = (&cause.evidence, &other.evidence) else {
@@ -158,7 +208,7 @@ fn is_not_rolled_back(cause: &Finding, other: &Finding) -> bool {
 }
 
 /// Whether a finding is about the loss of a store that lacks a flush.
-fn is_missed(cause: &Finding, other: &Finding) -> bool {
+fn is_missed(cause: &Finding, other: &Finding, scope: Scope) -> bool {
     let first = stores(other).next();
     let is_same_store =
         first.is_some_and(|lost| stores(cause).any(|store| is_same_code(store, lost)));
@@ -168,18 +218,55 @@ fn is_missed(cause: &Finding, other: &Finding) -> bool {
             .is_some_and(|it| !it.failure.lost_lines.is_empty() && it.failure.again.is_none());
         return is_same_store && is_by_loss;
     }
-    lacks_flush(other) && (is_same_store || is_beside(cause, other))
+    // What is overwritten before it is durable is never durable without a flush.
+    if other.code == Code::DirtyOverwrite {
+        return is_same_store;
+    }
+    let is_beside = scope == Scope::OneRun && is_beside(cause, other);
+    lacks_flush(other) && (is_same_store || is_beside)
 }
 
 fn lacks_flush(finding: &Finding) -> bool {
     is_of_missing_flush(finding.code) || finding.code == Code::TransientData
 }
 
-/// Whether a finding that no crash has shown is about a store beside that of another one, in the same function and line of
-/// the pool: one flush is for both.
+/// Whether a finding that no crash has shown is about a store beside that of another one, by the same function and in the
+/// same line of the pool or in the same object: one flush is for both. The two may have been seen in different objects of
+/// one type, so that only the lines of code tell.
 fn is_beside(cause: &Finding, other: &Finding) -> bool {
     let lack_flushes = lacks_flush(cause) && lacks_flush(other);
-    lack_flushes && other.evidence.is_none() && share_line(cause, other)
+    let is_object = [cause, other]
+        .iter()
+        .any(|it| it.code == Code::ObjectNotPersisted);
+    let is_same_object = is_object
+        && share_function(cause, other)
+        && (are_near(cause, other) || are_next(cause, other));
+    let is_same_place = share_line(cause, other) || is_same_object;
+    lack_flushes && other.evidence.is_none() && is_same_place
+}
+
+/// Whether the first places of two findings are a few lines of code apart.
+fn are_next(one: &Finding, other: &Finding) -> bool {
+    const LINES_MAX: u32 = 4;
+    let line = |finding: &Finding| finding.places.first().and_then(|place| place.line);
+    let both = line(one).zip(line(other));
+    both.is_some_and(|(one, other)| one.abs_diff(other) <= LINES_MAX)
+}
+
+/// Whether the stores of two findings are near each other, as the fields of one object are. Objects of PMDK have at least
+/// this distance.
+fn are_near(one: &Finding, other: &Finding) -> bool {
+    const OBJECT_BYTES: u64 = 128;
+    let store = |finding: &Finding| {
+        let store = finding.places.first().filter(|it| it.role == Role::Store)?;
+        Some((store.pool.clone()?, store.pool_offset?))
+    };
+    match (store(one), store(other)) {
+        (Some((pool, at)), Some((other_pool, other_at))) => {
+            pool == other_pool && at.abs_diff(other_at) < OBJECT_BYTES
+        }
+        _ => false,
+    }
 }
 
 /// Whether two findings of one kind are about one record: their stores are in the same function and line of the pool, so that
@@ -187,6 +274,20 @@ fn is_beside(cause: &Finding, other: &Finding) -> bool {
 fn is_same_record(cause: &Finding, other: &Finding) -> bool {
     let same = (cause.code, cause.severity) == (other.code, other.severity);
     same && share_line(cause, other)
+}
+
+/// Whether two findings are about reads of data that one function stores to neighbouring lines and flushes, and of which only
+/// the fence comes too late: one fence is for both.
+fn are_fenced_together(cause: &Finding, other: &Finding) -> bool {
+    let lacks_fence = |finding: &Finding| {
+        let why = finding.read.as_ref().and_then(|read| read.not_durable);
+        why == Some(NotDurable::NotFenced)
+    };
+    (cause.code, cause.severity) == (other.code, other.severity)
+        && lacks_fence(cause)
+        && lacks_fence(other)
+        && share_function(cause, other)
+        && are_near(cause, other)
 }
 
 /// Whether two findings are about data that one function stores and publishes by one store: one fence before that is for
@@ -217,7 +318,7 @@ fn is_repaired_together(cause: &Finding, other: &Finding) -> bool {
 /// Whether the first place of a finding is worth showing in the one that it is a part of.
 fn names_further_place(cause: &Finding, other: &Finding) -> bool {
     let are_stores = cause.code.class().is_of_reads() || is_hint(cause.code);
-    are_stores && is_same_record(cause, other)
+    are_stores && (is_same_record(cause, other) || are_fenced_together(cause, other))
         || is_added_instead(cause, other)
         || is_added_together(cause, other)
         || is_published_together(cause, other)
@@ -245,36 +346,43 @@ fn function_of(place: &SourcePlace) -> Option<(String, String)> {
     Some((place.file.clone()?, place.function.clone()?))
 }
 
-/// Whether a range that is not stored to was added right before a store to what was not added: it is the wrong one. Farther
-/// away, it may be another mistake.
+/// Whether a range that is not stored to was added a few lines before a store to what was not added: it is the wrong one.
+/// Farther away, it may be another mistake.
 fn is_added_instead(cause: &Finding, other: &Finding) -> bool {
-    let line = |finding: &Finding| finding.places.first().and_then(|it| it.line);
-    let is_next = line(other).is_some_and(|add| line(cause) == Some(add + 1));
     cause.code == Code::StoreNotAdded
         && other.code == Code::AddWithoutStore
         && cause.severity == Severity::Error
-        && is_next
+        && is_right_before(other, cause)
         && share_function(cause, other)
 }
 
+/// Whether something that needs no flush is flushed a few lines after a store that lacks one: it is the wrong thing. A
+/// fence after that has nothing to wait for.
+fn is_flushed_instead(cause: &Finding, other: &Finding) -> bool {
+    is_of_missing_flush(cause.code)
+        && matches!(other.code, Code::RedundantFlush | Code::RedundantFence)
+        && cause.severity == Severity::Error
+        && is_right_before(cause, other)
+        && share_function(cause, other)
+}
+
+/// Whether the first place of a finding is at most a few lines of code before that of another one.
+fn is_right_before(first: &Finding, then: &Finding) -> bool {
+    const LINES_MAX: u32 = 3;
+    let line = |finding: &Finding| finding.places.first().and_then(|it| it.line);
+    let distance = line(first)
+        .zip(line(then))
+        .and_then(|(first, then)| then.checked_sub(first));
+    distance.is_some_and(|distance| (1..=LINES_MAX).contains(&distance))
+}
+
 /// Whether two findings are about stores of one function and transaction to memory near each other, which is one object: one
-/// add is for both. Objects of PMDK have at least this distance.
+/// add is for both.
 fn is_added_together(cause: &Finding, other: &Finding) -> bool {
-    const OBJECT_BYTES: u64 = 128;
-    let store = |finding: &Finding| {
-        let store = finding.places.first().filter(|it| it.role == Role::Store)?;
-        Some((store.pool.clone()?, store.pool_offset?))
-    };
-    let are_near = match (store(cause), store(other)) {
-        (Some((pool, at)), Some((other_pool, other_at))) => {
-            pool == other_pool && at.abs_diff(other_at) < OBJECT_BYTES
-        }
-        _ => false,
-    };
     let begins = |finding: &Finding| lines(finding, Role::Transaction);
     cause.code == Code::StoreNotAdded
         && cause.code == other.code
-        && are_near
+        && are_near(cause, other)
         && begins(cause) == begins(other)
         && share_function(cause, other)
 }
@@ -326,7 +434,7 @@ pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
         (None, Some(_)) => take_evidence(cause, other),
         (_, None) => {}
     }
-    for outcome in outcomes {
+    for outcome in &outcomes {
         add_consequence(cause, outcome);
     }
 }
@@ -378,13 +486,9 @@ fn take_evidence(cause: &mut Finding, other: Finding) {
 }
 
 /// Lists something else that recovery does, once.
-fn add_consequence(finding: &mut Finding, outcome: RecoveryOutcome) {
-    let shown = finding.evidence.iter().map(|it| &it.recovery);
-    let mut known = shown.chain(&finding.consequences);
-    // What was written differs from crash to crash.
-    if known.all(|it| it.to_string() != outcome.to_string() || it.command() != outcome.command()) {
-        finding.consequences.push(outcome);
-    }
+pub(crate) fn add_consequence(finding: &mut Finding, outcome: &RecoveryOutcome) {
+    let shown = finding.evidence.as_ref().map(|it| &it.recovery);
+    add_outcome(&mut finding.consequences, shown, outcome);
 }
 
 /// Whether a place is a part of what a crash showed.
@@ -586,12 +690,53 @@ mod tests {
         assert_eq!(folded(vec![add("remove"), error()]).len(), 2);
         let far = found(
             Code::AddWithoutStore,
-            vec![of("insert", place(Role::Add, 5))],
+            vec![of("insert", place(Role::Add, 3))],
         );
         assert_eq!(folded(vec![far, error()]).len(), 2);
         // What counts as a bug stays one.
         let warning = not_added(Severity::Warning);
         assert_eq!(folded(vec![add("insert"), warning]).len(), 2);
+    }
+
+    #[test]
+    fn a_flush_of_the_wrong_thing_is_part_of_the_missing_one() {
+        let of = |function: &str, place| SourcePlace {
+            function: Some(function.into()),
+            ..place
+        };
+        let missing = || {
+            found(
+                Code::StoreNotFlushed,
+                vec![of("update", place(Role::Store, 7))],
+            )
+        };
+        let flush = |function, line| {
+            let places = vec![of(function, place(Role::Flush, line))];
+            found(Code::RedundantFlush, places)
+        };
+        let one = [(Code::StoreNotFlushed, Severity::Error)];
+        assert_eq!(folded(vec![flush("update", 9), missing()]), one);
+        for (function, line) in [("update", 6), ("update", 11), ("insert", 9)] {
+            assert_eq!(folded(vec![flush(function, line), missing()]).len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_race_for_a_store_that_was_not_added_is_part_of_that() {
+        let not_added = shown(Code::StoreNotAdded, vec![place(Role::Store, 7)], exit(1), 0);
+        let race = shown(
+            Code::CrossFailureRace,
+            vec![place(Role::Store, 7), place(Role::Load, 20)],
+            exit(2),
+            1,
+        );
+        let mut findings = vec![race, not_added];
+        fold_root_causes(&mut findings);
+        let [finding] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(finding.code, Code::StoreNotAdded);
+        assert_eq!(finding.consequences, [exit(2)]);
     }
 
     #[test]
@@ -611,6 +756,26 @@ mod tests {
             [
                 (Code::PublishedBeforeDurable, Severity::Error),
                 (Code::StoreNotFlushed, Severity::Error),
+            ]
+        );
+    }
+
+    #[test]
+    fn stores_of_one_function_to_one_object_lack_one_persist() {
+        let store = |line, offset| SourcePlace {
+            function: Some("construct".into()),
+            pool: Some("pool".into()),
+            pool_offset: Some(offset),
+            ..place(Role::Store, line)
+        };
+        let link = shown(Code::StoreNotFlushed, vec![store(9, 192)], exit(1), 1);
+        let name = found(Code::ObjectNotPersisted, vec![store(8, 1024)]);
+        let other = found(Code::ObjectNotPersisted, vec![store(20, 2048)]);
+        assert_eq!(
+            folded(vec![link, name, other]),
+            [
+                (Code::StoreNotFlushed, Severity::Error),
+                (Code::ObjectNotPersisted, Severity::Error),
             ]
         );
     }

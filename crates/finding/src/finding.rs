@@ -328,6 +328,35 @@ pub enum NotChecked {
     NeedsFile,
 }
 
+/// Failure points of prefix crashes at which recovery was not tried, by reason. With those at which it was tried, they are
+/// all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PointsNotRun {
+    /// As many others with the same call stack are tried as `--per-stack` says.
+    pub same_stack: u64,
+    /// The crash image is that of one that was chosen.
+    pub equal_image: u64,
+    /// Recovery fails at another one with the same call stack.
+    pub failing_stack: u64,
+    /// The time was up, or the run was interrupted.
+    pub no_time: u64,
+}
+
+impl PointsNotRun {
+    /// Whether there are none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds those of another run.
+    pub const fn add(&mut self, more: Self) {
+        self.same_stack += more.same_stack;
+        self.equal_image += more.equal_image;
+        self.failing_stack += more.failing_stack;
+        self.no_time += more.no_time;
+    }
+}
+
 /// What was done, in numbers. No times: the same seed and trace give the same bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
@@ -339,6 +368,9 @@ pub struct Totals {
     pub failure_point_stacks: u64,
     /// Failure points at which recovery was tried.
     pub failure_points_run: u64,
+    /// Prefix crashes: failure points at which recovery was not tried, by reason.
+    #[serde(default, skip_serializing_if = "PointsNotRun::is_none")]
+    pub failure_points_not_run: PointsNotRun,
     /// Runs of recovery, all in all.
     pub recovery_runs: u64,
     /// Why nothing was checked, if that is so: the absence of findings says nothing then.

@@ -22,8 +22,8 @@ pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
 pub use coverage::{Coverage, CoverageBuilder, KeptSources, StackCoverage, Tries};
 pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
 pub use finding::{
-    DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, RecoveryOutcome, Report,
-    Totals,
+    DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, PointsNotRun,
+    RecoveryOutcome, Report, Totals,
 };
 pub use fix::{Action, Change, Fix, Operation};
 pub use hex::{from_hex, hex};

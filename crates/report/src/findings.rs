@@ -229,9 +229,7 @@ fn one(
         fact(name, text);
     }
     if !finding.consequences.is_empty() {
-        let others = finding.consequences.iter();
-        let others = others.map(|it| format!("{} {it}", it.command()));
-        fact("also", others.collect::<Vec<_>>().join("\n"));
+        fact("also", consequences_text(&finding.consequences));
     }
     if finding.count > 1 && finding.read.is_none() {
         fact("note", format!("seen {} times", count(finding.count)));
@@ -251,6 +249,21 @@ fn one(
     }
     let renderer = Renderer::styled().term_width(options.width.unwrap_or(DEFAULT_WIDTH));
     writeln!(out, "{}", renderer.render(&[group]))
+}
+
+/// What else recovery does, a line each: `recovery exited with status 1`.
+fn consequences_text(consequences: &[RecoveryOutcome]) -> String {
+    const NAMED_MAX: usize = 8;
+    let named = consequences.iter().take(NAMED_MAX);
+    let mut lines: Vec<String> = named.map(|it| format!("{} {it}", it.command())).collect();
+    let more = consequences.len().saturating_sub(NAMED_MAX);
+    if more > 0 {
+        lines.push(format!(
+            "{} in the JSON report",
+            plural(more as u64, "more outcome")
+        ));
+    }
+    lines.join("\n")
 }
 
 /// What was accessed: `a.pool, offset 0x40, 8 bytes: 2a00000000000000`.

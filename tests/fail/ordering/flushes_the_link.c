@@ -22,8 +22,8 @@ int main(int argc, char **argv)
 	for (uint64_t version = 1; version <= 2; version++) {
 		struct record *record = &pool->records[pool->current];
 		record->value = version; // lost: PF0201
-		pm_flush(&pool->current); // may: PF0501
-		pm_fence(); // may: PF0502
+		pm_flush(&pool->current);
+		pm_fence();
 		pool->version = version;
 		pm_persist(&pool->version);
 		pm_persist(record);

@@ -19,9 +19,9 @@ int main(int argc, char **argv)
 			return 0;
 		return pool->first != 1 || pool->second != 2;
 	}
-	pool->first = 1; // expect: PF0701
+	pool->first = 1; // expect: PF0701@record
 	pm_flush(&pool->first);
-	pool->second = 2; // expect: PF0701
+	pool->second = 2; // expect: PF0701@record
 	pm_flush(&pool->second);
 	pool->is_valid = 1;
 	pm_flush(&pool->is_valid);

@@ -1,4 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
+// powerfail: does = "SIGABRT, SIGSEGV, status 1"
 // One store survives without its partner. As long as nothing else has happened, recovery aborts; later it exits with an
 // error, and then a null pointer is followed. That is one bug.
 #include "../../programs/pm.h"

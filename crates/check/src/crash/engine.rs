@@ -184,7 +184,7 @@ impl<'b, 't> Engine<'b, 't> {
     }
 
     /// Runs trials, and first those that are needed to judge them.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
         step: CheckStep,
         trials: &[Trial],

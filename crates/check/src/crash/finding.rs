@@ -23,6 +23,14 @@ pub(crate) struct Failed {
     pub(crate) count: u64,
 }
 
+impl Failed {
+    /// Counts another failure that is the same, and keeps what recovery did there.
+    pub(crate) fn see_again(&mut self, symptom: &Symptom, count: u64) {
+        self.symptom.also(symptom);
+        self.count += count;
+    }
+}
+
 impl Engine<'_, '_> {
     /// A failure of which nothing is known but that it is there.
     pub(crate) fn undiagnosed(
@@ -39,6 +47,7 @@ impl Engine<'_, '_> {
         let finding = Finding {
             count: failed.count,
             evidence: Some(evidence(failed, self.runner.line_bytes())),
+            consequences: failed.symptom.others.clone(),
             ..Finding::new(code, message(code, &found), found)
         };
         self.announce(&finding);
@@ -84,6 +93,7 @@ impl Engine<'_, '_> {
             count: failed.count,
             explanation,
             evidence: Some(evidence),
+            consequences: failed.symptom.others.clone(),
             ..Finding::new(failed.symptom.code, message, found)
         };
         self.announce(&finding);

@@ -1,6 +1,7 @@
 //! From the failures of lazy exploration to findings.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use powerfail_finding::{Code, Finding, Role, SecondFailure, Severity, SourcePlace, Written, hex};
 use powerfail_model::{CrashState, EventIndex};
@@ -16,7 +17,7 @@ use crate::error::CheckError;
 use crate::fix::{BadState, Missing};
 use crate::lazy::{Contradiction, LazyFailure, LazyResult, Load, choices};
 use crate::places::{CodeLine, Places, is_same_code, line_of};
-use crate::root_cause::absorb;
+use crate::root_cause::{absorb, add_consequence};
 use crate::runner::{Survival, Trial};
 
 /// How many kinds of failures are explained.
@@ -60,11 +61,16 @@ impl Engine<'_, '_> {
                 });
                 continue;
             }
-            let count = failure.count;
-            kinds
-                .entry(kind(&failure))
-                .and_modify(|known| known.count += count)
-                .or_insert(failure);
+            match kinds.entry(kind(&failure)) {
+                Entry::Occupied(mut known) => {
+                    let known = known.get_mut();
+                    known.count += failure.count;
+                    known.symptom.also(&failure.symptom);
+                }
+                Entry::Vacant(new) => {
+                    new.insert(failure);
+                }
+            }
         }
         let left = kinds.len().saturating_sub(KINDS_MAX);
         if left > 0 {
@@ -186,7 +192,7 @@ impl Engine<'_, '_> {
                 let mut rest = Vec::new();
                 for failure in left {
                     if self.is_explained(&failure, diagnosis)? {
-                        count_again(&mut crashed.findings, diagnosis, failure.count, places)?;
+                        count_again(&mut crashed.findings, diagnosis, &failure, places)?;
                     } else {
                         rest.push(failure);
                     }
@@ -363,11 +369,11 @@ fn failing_of(failure: &LazyFailure) -> Failing {
     }
 }
 
-/// Counts a failure that a diagnosis explains with the finding about it.
+/// Counts a failure that a diagnosis explains with the finding about it, and lists what recovery does there.
 fn count_again(
     findings: &mut [Finding],
     diagnosis: &Diagnosis,
-    count: u64,
+    failure: &LazyFailure,
     places: &mut Places<'_>,
 ) -> Result<(), CheckError> {
     let Some(lost) = diagnosis.lost.first() else {
@@ -378,7 +384,10 @@ fn count_again(
         known.severity == Severity::Error && stores(known).any(|store| line_of(store) == line)
     };
     if let Some(known) = findings.iter_mut().find(is_it) {
-        known.count += count;
+        known.count += failure.count;
+        for outcome in std::iter::once(&failure.symptom.outcome).chain(&failure.symptom.others) {
+            add_consequence(known, outcome);
+        }
     }
     Ok(())
 }

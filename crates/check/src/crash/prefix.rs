@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use powerfail_explore::{FailurePointsByStack, Plan, PlanOptions, PlannedPoint};
-use powerfail_finding::{Code, Finding, Role};
+use powerfail_finding::{Code, Finding, PointsNotRun, Role};
 use powerfail_model::{CrashState, Event, EventIndex, LineId, LineIndex};
 use powerfail_trace::{Body, StackId};
 
 use super::Crashed;
 use super::engine::{Engine, Share};
 use super::finding::{Failed, evidence};
-use super::words::{between, message, notes, points_are};
+use super::words::{between, message, notes, points_are, untried_places};
 use crate::content::ExpectedContents;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
@@ -84,7 +84,12 @@ impl Engine<'_, '_> {
         for stack in tree.stacks() {
             crashed.tried.prefix(stack.stack).points += stack.occurrences;
         }
-        let tried = self.try_in_turn(&trials, &plan.points, crashed)?;
+        crashed.totals.failure_points_not_run = PointsNotRun {
+            same_stack: plan.left_out.same_stack,
+            equal_image: plan.left_out.equal_image,
+            ..PointsNotRun::default()
+        };
+        let tried = self.try_in_turn(&trials, &plan.points, crashed, places)?;
         let failed = self.failures(&trials, &tried, &plan.points)?;
         for failed in &failed {
             let (code, at) = (failed.symptom.code, failed.trial.at);
@@ -109,6 +114,7 @@ impl Engine<'_, '_> {
         trials: &[Trial],
         points: &[PlannedPoint],
         crashed: &mut Crashed,
+        places: &mut Places<'_>,
     ) -> Result<Vec<TrialResult>, CheckError> {
         let mut results = vec![TrialResult::default(); trials.len()];
         let mut order: Vec<usize> = (0..trials.len()).collect();
@@ -119,7 +125,8 @@ impl Engine<'_, '_> {
             size = FIRST_BATCH.max(trials.len() - points.len());
         }
         let mut failed_stacks: BTreeSet<StackId> = BTreeSet::new();
-        let (mut skipped, mut finished) = (0_u64, 0_u64);
+        let mut skipped: BTreeSet<usize> = BTreeSet::new();
+        let mut finished = 0_u64;
         let mut rest = &order[..];
         while !rest.is_empty() && !self.is_stopped() {
             let (now, later) = rest.split_at(size.min(rest.len()));
@@ -127,7 +134,7 @@ impl Engine<'_, '_> {
                 let point = points.get(**number);
                 point.is_some_and(|point| failed_stacks.contains(&point.point.stack))
             });
-            skipped += known.len() as u64;
+            skipped.extend(&known);
             let batch: Vec<Trial> = now.iter().map(|number| trials[*number].clone()).collect();
             let all = (finished, trials.len() as u64);
             for (number, result) in now.iter().zip(self.run_partly(&batch, all)?) {
@@ -155,18 +162,25 @@ impl Engine<'_, '_> {
         }
         let is_run = |number: usize| results[number].verdict.is_some();
         let run = (0..points.len()).filter(|number| is_run(*number)).count() as u64;
-        let left = (points.len() as u64).saturating_sub(run + skipped);
         crashed.totals.failure_points_run = run;
-        if skipped > 0 {
+        let is_left = |number: &usize| !is_run(*number) && !skipped.contains(number);
+        let left: Vec<usize> = (0..points.len()).filter(is_left).collect();
+        let not_run = &mut crashed.totals.failure_points_not_run;
+        not_run.failing_stack = skipped.len() as u64;
+        not_run.no_time = left.len() as u64;
+        if !skipped.is_empty() {
+            let places =
+                untried_places(skipped.iter().map(|number| &points[*number].point), places)?;
             crashed.notes.push(format!(
-                "{} not tried: recovery fails at another one with the same call stack",
-                points_are(skipped)
+                "{} not tried: recovery fails at another one with the same call stack ({places})",
+                points_are(skipped.len() as u64)
             ));
         }
-        if left > 0 && self.is_late() {
+        if !left.is_empty() && self.is_late() {
+            let places = untried_places(left.iter().map(|number| &points[*number].point), places)?;
             crashed.notes.push(format!(
-                "the budget is spent: {} not tried",
-                points_are(left)
+                "the budget is spent: {} not tried ({places})",
+                points_are(left.len() as u64)
             ));
         }
         Ok(results)
@@ -203,7 +217,7 @@ impl Engine<'_, '_> {
                     && is_floor(&known.trial) == is_floor(trial)
             });
             match same {
-                Some(known) => known.count += count,
+                Some(known) => known.see_again(&symptom, count),
                 None => failed.push(Failed {
                     trial: trial.clone(),
                     state: tried.state.clone(),
@@ -434,7 +448,7 @@ pub(super) fn once_for_each_stack(all: Vec<Failed>) -> Vec<Failed> {
             .iter_mut()
             .find(|known| known.stack == failed.stack && known.symptom.code == failed.symptom.code);
         match same {
-            Some(known) => known.count += failed.count,
+            Some(known) => known.see_again(&failed.symptom, failed.count),
             None => once.push(failed),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use powerfail_explore::Plan;
+use powerfail_explore::{FailurePoint, Plan};
 use powerfail_finding::{Code, Role, SourcePlace};
 use powerfail_model::EventIndex;
 use powerfail_trace::StackId;
@@ -54,6 +54,31 @@ pub(super) fn untried_note(
     untried: &BTreeMap<StackId, (EventIndex, u64)>,
     places: &mut Places<'_>,
 ) -> Result<Option<String>, CheckError> {
+    if untried.is_empty() {
+        return Ok(None);
+    }
+    let listed = list_places(untried, places)?;
+    Ok(Some(format!(
+        "failure points that were not tried: {listed}"
+    )))
+}
+
+/// The same for points that were chosen: `2 after map.c:7, 1 after map.c:9`.
+pub(super) fn untried_places<'p>(
+    points: impl Iterator<Item = &'p FailurePoint>,
+    places: &mut Places<'_>,
+) -> Result<String, CheckError> {
+    let mut untried: BTreeMap<StackId, (EventIndex, u64)> = BTreeMap::new();
+    for point in points {
+        untried.entry(point.stack).or_insert((point.at, 0)).1 += 1;
+    }
+    list_places(&untried, places)
+}
+
+fn list_places(
+    untried: &BTreeMap<StackId, (EventIndex, u64)>,
+    places: &mut Places<'_>,
+) -> Result<String, CheckError> {
     const NAMED_MAX: usize = 8;
     let mut by_place: BTreeMap<String, u64> = BTreeMap::new();
     let mut moments: Vec<&(EventIndex, u64)> = untried.values().collect();
@@ -63,22 +88,22 @@ pub(super) fn untried_note(
         let place = places.of_event(Role::Failure, before)?;
         *by_place.entry(short_name(&place)).or_default() += count;
     }
-    if by_place.is_empty() {
-        return Ok(None);
-    }
     let mut named: Vec<(String, u64)> = by_place.into_iter().collect();
     named.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-    let more = named.len().saturating_sub(NAMED_MAX);
-    named.truncate(NAMED_MAX);
-    let named = named
+    let others = named.split_off(named.len().min(NAMED_MAX));
+    let listed = named
         .iter()
         .map(|(place, count)| format!("{count} after {place}"));
-    let mut named = named.collect::<Vec<_>>().join(", ");
-    if more > 0 {
-        let plural = if more == 1 { "" } else { "s" };
-        named = format!("{named}, and more after {more} other line{plural}");
+    let mut listed = listed.collect::<Vec<_>>().join(", ");
+    if !others.is_empty() {
+        let count: u64 = others.iter().map(|(_, count)| count).sum();
+        let plural = if others.len() == 1 { "" } else { "s" };
+        listed = format!(
+            "{listed}, and {count} after {} other line{plural}",
+            others.len()
+        );
     }
-    Ok(Some(format!("failure points that were not tried: {named}")))
+    Ok(listed)
 }
 
 /// A place in a few words.

@@ -109,6 +109,12 @@ impl Minimal {
         self.torn
     }
 
+    /// Takes what recovery does with less lost; what it did before is listed with it.
+    fn take(&mut self, mut symptom: Symptom) {
+        symptom.also(&self.symptom);
+        self.symptom = symptom;
+    }
+
     fn trial(&self, lines: Vec<(LineId, usize)>) -> Trial {
         Trial {
             at: self.at,
@@ -208,7 +214,7 @@ impl Minimal {
         let parts = match found {
             Some((number, set, symptom)) => {
                 self.lines = set;
-                self.symptom = symptom;
+                self.take(symptom);
                 if number < parts {
                     2
                 } else {
@@ -243,7 +249,7 @@ impl Minimal {
         let (bad, good) = match found {
             Some(number) => {
                 if let Some(symptom) = &symptoms[number] {
-                    self.symptom = symptom.clone();
+                    self.take(symptom.clone());
                 }
                 let next = number.checked_sub(1).map_or(good, |newer| tried[newer]);
                 (tried[number], next)
@@ -291,7 +297,7 @@ impl Inquiry for Minimal {
         match self.phase {
             Phase::Whole => match symptoms.pop().flatten() {
                 Some(symptom) if symptom.code == self.symptom.code => {
-                    self.symptom = symptom;
+                    self.take(symptom);
                     self.lines.clear();
                     self.phase = Phase::Over { whole: true };
                 }
@@ -331,6 +337,7 @@ mod tests {
             },
             backtrace: None,
             difference: None,
+            others: Vec::new(),
         }
     }
 

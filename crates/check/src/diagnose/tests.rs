@@ -87,6 +87,7 @@ fn symptom() -> Symptom {
         },
         backtrace: None,
         difference: None,
+        others: Vec::new(),
     }
 }
 

@@ -49,6 +49,7 @@ impl Diagnosis {
         let mut finding = Finding {
             count,
             evidence: Some(self.evidence(line_bytes)),
+            consequences: self.symptom.others.clone(),
             ..Finding::new(code, message, found)
         };
         if let Some((missing, words)) = self.advice(&named, places.remedy()) {
@@ -173,13 +174,15 @@ impl Diagnosis {
         match (self.cause, self.torn) {
             (Cause::Torn, Some(torn)) => format!(
                 "only 8 aligned bytes become durable at once (--atomicity 8): of the {} pieces of {} in this line the \
-                 first {} survived; recovery succeeds with all of them, and with none",
+                 first {} survived; recovery succeeds with all of them, and with none; no flush or fence prevents it, but a \
+                 checksum would, or a copy that one store of 8 bytes makes valid",
                 torn.of,
                 named.store(),
                 torn.pieces,
             ),
             (Cause::Torn, None) => format!(
-                "{} crosses the end of a line, and lines become durable one by one",
+                "{} crosses the end of a line, and lines become durable one by one; no flush or fence prevents it, but a \
+                 checksum would, or a copy that a store within one line makes valid",
                 named.store()
             ),
             (Cause::Atomicity | Cause::ProgramOrder, _) => format!(

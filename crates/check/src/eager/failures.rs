@@ -64,8 +64,10 @@ impl Failures {
             Some(known) => {
                 found.count += known.count;
                 if found.rank() < known.rank() {
+                    found.symptom.also(&known.symptom);
                     *known = found;
                 } else {
+                    known.symptom.also(&found.symptom);
                     known.count = found.count;
                 }
             }
@@ -92,6 +94,7 @@ impl Failures {
                 return true;
             };
             known.count += lossy.count;
+            known.symptom.also(&lossy.symptom);
             false
         });
         lossy.sort_by_key(FailingState::rank);

@@ -55,7 +55,7 @@ pub(crate) fn confirm(
         }
     }
     for (key, members) in groups {
-        let kind = key.store.map(|store| (key.code, store));
+        let kind = key.store.map(|store| (key.code, key.number, store));
         match (kind, settings.known) {
             (Some(kind), Some(known)) if known.contains(kind) => {
                 *result.repeats.entry(kind).or_default() += members.len() as u64;
@@ -85,7 +85,7 @@ pub(crate) fn are_known(
             continue;
         };
         let key = key(executor, table, symptom, execution, decisive)?;
-        match key.store.map(|store| (key.code, store)) {
+        match key.store.map(|store| (key.code, key.number, store)) {
             Some(kind) if known.contains(kind) => *kinds.entry(kind).or_default() += 1,
             _ => return Ok(None),
         }
@@ -172,6 +172,7 @@ fn key(
     };
     Ok(FailureKey {
         code: symptom.code,
+        number: symptom.number(),
         load: choice.map_or(0, |choice| choice.frames[0]),
         store,
         failures: 1,

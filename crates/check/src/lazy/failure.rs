@@ -49,6 +49,8 @@ pub(crate) struct RecoveryStore {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FailureKey {
     pub(crate) code: Code,
+    /// The signal or exit status.
+    pub(crate) number: i32,
     /// The address of the decisive load.
     pub(crate) load: u64,
     /// The store that the load misses, or reads although it should not have survived.

@@ -181,6 +181,7 @@ impl NestedExploration<'_, '_> {
             if let Some((symptom, execution)) = leaf.failed {
                 let key = FailureKey {
                     code: symptom.code,
+                    number: symptom.number(),
                     load: decisive.map_or(0, |it| execution.choices[it].frames[0]),
                     store: None,
                     failures,
@@ -191,8 +192,8 @@ impl NestedExploration<'_, '_> {
         }
         for (key, members) in groups {
             let count = members.len() as u64;
-            let same =
-                |known: &&mut LazyFailure| known.key.code == key.code && known.key.load == key.load;
+            let what = |key: &FailureKey| (key.code, key.number, key.load);
+            let same = |known: &&mut LazyFailure| what(&known.key) == what(&key);
             let judged = self.settings.judged;
             let judged = judged.and_then(|judged| judged.get(&self.result.at));
             if judged.is_some_and(|keys| {

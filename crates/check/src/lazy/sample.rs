@@ -99,6 +99,7 @@ pub(crate) fn try_sample(
         }
         let key = FailureKey {
             code: symptom.code,
+            number: symptom.number(),
             load: 0,
             store: None,
             failures: 1,
@@ -114,7 +115,10 @@ pub(crate) fn try_sample(
                 if known.loads.is_empty() && state.versions.len() < known.state.versions.len() {
                     known.stores = stores(table, &state);
                     known.state = state;
-                    known.symptom = symptom;
+                    let before = std::mem::replace(&mut known.symptom, symptom);
+                    known.symptom.also(&before);
+                } else {
+                    known.symptom.also(&symptom);
                 }
             }
             None => result.failures.push(LazyFailure {

@@ -152,8 +152,8 @@ pub(crate) fn settle_reasons(results: &mut [PointResult], most: Option<u64>) {
     }
 }
 
-/// What recovery does, and the store to blame.
-pub(crate) type KnownKind = (Code, StackId);
+/// What recovery does, with its signal or exit status, and the store to blame.
+pub(crate) type KnownKind = (Code, i32, StackId);
 
 /// The kinds of failures that were confirmed at other failure points.
 #[derive(Clone, Debug, Default)]
@@ -177,5 +177,6 @@ impl KnownFailures {
 /// The kind of a failure, if a lost store is to blame.
 pub(crate) fn kind_of(failure: &super::LazyFailure) -> Option<KnownKind> {
     let is_lost = failure.recovery_crash.is_none() && !failure.state.versions.is_empty();
-    Some((failure.key.code, failure.key.store.filter(|_| is_lost)?))
+    let key = &failure.key;
+    Some((key.code, key.number, key.store.filter(|_| is_lost)?))
 }

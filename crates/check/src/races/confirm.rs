@@ -238,6 +238,11 @@ impl Engine<'_, '_> {
             return;
         };
         if pair.evidence.is_some() {
+            // What it does elsewhere, because of the same read.
+            let is_same = pair.shown_by == Some(confirmed.shown_by);
+            if let Some(failed) = pair.failed.as_mut().filter(|_| is_same) {
+                failed.see_again(&confirmed.symptom, 1);
+            }
             return;
         }
         let filled = confirmed.filled;
@@ -389,9 +394,10 @@ impl PointConfirmation<'_> {
         Ok(symptom)
     }
 
-    /// Lets a load see the values that it did not see.
+    /// Lets a load see the values that it did not see. Recovery may do something else with each of them.
     fn other_class(&mut self, other: &OtherClass) -> Result<Answer, CheckError> {
         let mut answer = Answer::NotTried;
+        let mut confirmed: Option<Box<Confirmed>> = None;
         for class in 1..other.count.min(1 + CLASSES_MAX) {
             let Some(watched_execution) = self.with_class(other.choice, class)? else {
                 break;
@@ -409,19 +415,28 @@ impl PointConfirmation<'_> {
                 continue;
             };
             let state = seen.newest_state();
-            let shown = loads(self.executor, self.table, execution, Some(other.choice));
+            let shown = match &confirmed {
+                Some(_) => Vec::new(),
+                None => loads(self.executor, self.table, execution, Some(other.choice)),
+            };
             let again = self.run(&state)?;
-            if let Some(again) = again.filter(|again| again.code == symptom.code) {
-                return Ok(Answer::Confirmed(Box::new(Confirmed {
-                    state,
-                    shown_by: ShownBy::OtherValue,
-                    filled: Vec::new(),
-                    symptom: again,
-                    loads: shown,
-                })));
+            let Some(again) = again.filter(|again| again.code == symptom.code) else {
+                continue;
+            };
+            match &mut confirmed {
+                Some(confirmed) => confirmed.symptom.also(&again),
+                None => {
+                    confirmed = Some(Box::new(Confirmed {
+                        state,
+                        shown_by: ShownBy::OtherValue,
+                        filled: Vec::new(),
+                        symptom: again,
+                        loads: shown,
+                    }));
+                }
             }
         }
-        Ok(answer)
+        Ok(confirmed.map_or(answer, Answer::Confirmed))
     }
 
     /// Where recovery fails with the newest values: whether it does because a load sees the newest one. It

@@ -75,6 +75,10 @@ impl Engine<'_, '_> {
             },
             count: pair.failure_points,
             explanation,
+            consequences: match &pair.failed {
+                Some(failed) => failed.symptom.others.clone(),
+                None => Vec::new(),
+            },
             evidence,
             read: Some(UnsafeRead {
                 event: at.0,

@@ -3,6 +3,7 @@
 use powerfail_finding::{Code, Evidence, Finding, Role, Severity, SourcePlace};
 
 use crate::places::{CodeLine, line_of};
+use crate::root_cause::add_consequence;
 
 /// Adds races to what is known. Where recovery was seen to fail because of a race, whatever else is blamed on
 /// the loss of the same store is the same bug, and the race says more about it: who reads it, and why that is not
@@ -34,6 +35,17 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
     }
 }
 
+/// Whether one of two findings is a race, and the other says that the store that it reads is lost.
+pub(crate) fn are_about_one_store(one: &Finding, other: &Finding) -> bool {
+    let is_it = |race: &Finding, known: &Finding| {
+        let writer = store_of(race).map(line_of);
+        race.code == Code::CrossFailureRace
+            && race.severity == Severity::Error
+            && writer.is_some_and(|writer| blames(known, &writer))
+    };
+    is_it(one, other) || is_it(other, one)
+}
+
 /// Adds races that the loss of other stores shows: what is known about that loss says which store is to blame, and gets
 /// the reader. Nothing else is folded into these races.
 pub(crate) fn fold_survivors(findings: &mut Vec<Finding>, races: Vec<Finding>) {
@@ -53,8 +65,12 @@ pub(crate) fn fold_survivors(findings: &mut Vec<Finding>, races: Vec<Finding>) {
     }
 }
 
-/// Adds the readers of a race that are not known yet.
+/// Adds the readers of a race that are not known yet, and what recovery does in its crash.
 fn add_readers(known: &mut Finding, race: Finding) {
+    let shown = race.evidence.iter().map(|it| &it.recovery);
+    for outcome in shown.chain(&race.consequences) {
+        add_consequence(known, outcome);
+    }
     let readers = race.places.into_iter().filter(|it| it.role == Role::Load);
     for reader in readers {
         let line = line_of(&reader);
@@ -98,22 +114,134 @@ fn evidence_of(finding: &Finding) -> Option<&Evidence> {
     finding.evidence.as_ref()
 }
 
-/// What fewer lost lines show is shown better. A fix belongs to the crash state that it makes impossible.
-fn absorb(race: &mut Finding, known: Finding) {
+/// What fewer lost lines show is shown better. A fix belongs to the crash state that it makes impossible, and so do the
+/// places of the failure and of recovery. What recovery does in the other crash is listed.
+fn absorb(race: &mut Finding, mut known: Finding) {
     let lost = |finding: &Finding| {
         let evidence = finding.evidence.as_ref();
         evidence.map_or(usize::MAX, |it| it.failure.lost_lines.len())
     };
+    let mut outcomes = std::mem::take(&mut race.consequences);
+    outcomes.append(&mut known.consequences);
     let is_fixed = known.fix.is_some() && race.fix.is_none() && known.evidence.is_some();
     if is_fixed || lost(&known) < lost(race) {
-        race.evidence = known.evidence;
-        race.fix = known.fix;
-        race.suggestion = known.suggestion;
+        std::mem::swap(&mut race.evidence, &mut known.evidence);
+        race.fix = known.fix.take();
+        race.suggestion = known.suggestion.take();
+        let of_crash = |place: &SourcePlace| matches!(place.role, Role::Failure | Role::Recovery);
+        race.places.retain(|place| !of_crash(place));
+        let shown = known.places.iter().filter(|place| of_crash(place));
+        race.places.extend(shown.cloned());
     }
     for place in known.places {
         let is_new = race.places.iter().all(|it| it.role != place.role);
         if is_new && matches!(place.role, Role::Survivor | Role::Publish | Role::Flush) {
             race.places.push(place);
         }
+    }
+    outcomes.extend(known.evidence.map(|it| it.recovery));
+    for outcome in &outcomes {
+        add_consequence(race, outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::{FailurePoint, LostLine, RecoveryOutcome};
+
+    use super::*;
+
+    fn place(role: Role, line: u32) -> SourcePlace {
+        SourcePlace {
+            file: Some("list.c".into()),
+            line: Some(line),
+            ..SourcePlace::new(role)
+        }
+    }
+
+    fn ended_by(signal: i32) -> RecoveryOutcome {
+        RecoveryOutcome::Signal {
+            signal,
+            command: "recovery".into(),
+            output: String::new(),
+        }
+    }
+
+    fn shown(code: Code, failure: u32, signal: i32, lost: usize) -> Finding {
+        let line = LostLine {
+            pool: 0,
+            pool_offset: 0,
+            version: 0,
+        };
+        let evidence = Evidence {
+            failure: FailurePoint {
+                event: u64::from(failure),
+                lost_lines: vec![line; lost],
+                again: None,
+                filled: Vec::new(),
+            },
+            recovery: ended_by(signal),
+            last_good_event: None,
+            next_good_event: None,
+            trace: None,
+            difference: None,
+            torn: false,
+            choices: Vec::new(),
+        };
+        let places = vec![place(Role::Store, 7), place(Role::Failure, failure)];
+        Finding {
+            evidence: Some(evidence),
+            ..Finding::new(code, String::new(), places)
+        }
+    }
+
+    fn folded(known: Vec<Finding>, race: Finding) -> Vec<Finding> {
+        let mut findings = known;
+        fold(&mut findings, vec![race]);
+        findings
+    }
+
+    #[test]
+    fn a_race_lists_what_the_findings_that_it_takes_in_do() {
+        let mut first = shown(Code::StoreNotFlushed, 20, 11, 2);
+        first.consequences = vec![ended_by(8)];
+        let second = shown(Code::RecoveryCrashes, 21, 7, 3);
+        let race = shown(Code::CrossFailureRace, 30, 6, 1);
+        let findings = folded(vec![first, second], race);
+        let [race] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(race.evidence.as_ref().map(|it| it.failure.event), Some(30));
+        let others = [7, 8, 11].map(ended_by);
+        assert_eq!(race.consequences, others);
+    }
+
+    #[test]
+    fn the_places_of_a_crash_come_with_its_evidence() {
+        let known = shown(Code::StoreNotFlushed, 20, 11, 1);
+        let race = shown(Code::CrossFailureRace, 30, 6, 2);
+        let findings = folded(vec![known], race);
+        let [race] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(race.evidence.as_ref().map(|it| it.failure.event), Some(20));
+        let failures = race.places.iter().filter(|it| it.role == Role::Failure);
+        let lines: Vec<_> = failures.map(|it| it.line).collect();
+        assert_eq!(lines, [Some(20)]);
+        assert_eq!(race.consequences, [ended_by(6)]);
+    }
+
+    #[test]
+    fn a_race_that_another_loss_shows_adds_what_recovery_does_there() {
+        let mut known = shown(Code::StoreNotFlushed, 20, 11, 1);
+        known.places.push(place(Role::Survivor, 9));
+        let mut race = shown(Code::CrossFailureRace, 30, 6, 1);
+        race.places[0].line = Some(9);
+        let mut findings = vec![known];
+        fold_survivors(&mut findings, vec![race]);
+        let [known] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(known.consequences, [ended_by(6)]);
     }
 }

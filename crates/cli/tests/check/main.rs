@@ -23,6 +23,7 @@ mod limits;
 mod marks;
 mod options;
 mod oracle;
+mod outcomes;
 mod pages;
 mod pools;
 mod refused;

@@ -42,7 +42,15 @@ fn how_many_points_of_each_call_stack() {
     let folder = folder_with_own("many.c");
     let tried = |per_stack: &str| {
         let run = folder.check(&["--failure-points", "flush", "--per-stack", per_stack]);
-        run.report().totals
+        let totals = run.report().totals;
+        let not_run = totals.failure_points_not_run;
+        let left_out = not_run.same_stack + not_run.equal_image + not_run.failing_stack;
+        // Nothing is passed over without a reason.
+        assert_eq!(
+            totals.failure_points_run + left_out + not_run.no_time,
+            totals.failure_points
+        );
+        totals
     };
     let one = tried("1");
     assert_eq!((one.failure_points, one.failure_point_stacks), (48, 2));
@@ -70,6 +78,8 @@ fn a_budget_leaves_out_and_says_so() {
     let left = whole.totals.failure_points_run - part.totals.failure_points_run;
     let note = note.unwrap_or_else(|| panic!("{:?}", part.notes));
     assert!(note.contains(&left.to_string()), "{left}: {note}");
+    assert!(note.contains(" after many.c:"), "by call stack: {note}");
+    assert_eq!(part.totals.failure_points_not_run.no_time, left);
 }
 
 #[test]

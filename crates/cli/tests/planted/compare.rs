@@ -84,7 +84,24 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
         !findings.any(|found| found.message.contains(words))
     });
     let unsaid = unsaid.map(|words| format!("no finding says `{words}`"));
-    missed.chain(surplus).chain(unsaid).collect()
+    let undone = program.directive("does").filter(|outcomes| {
+        let mut findings = findings.iter();
+        !findings.any(|found| does(found, outcomes))
+    });
+    let undone = undone.map(|outcomes| format!("no finding lists exactly `{outcomes}`"));
+    missed.chain(surplus).chain(unsaid).chain(undone).collect()
+}
+
+/// Whether a finding lists exactly these outcomes, which are separated by commas.
+fn does(finding: &Finding, outcomes: &str) -> bool {
+    let shown = finding.evidence.iter().map(|it| &it.recovery);
+    let listed: Vec<String> = shown
+        .chain(&finding.consequences)
+        .map(ToString::to_string)
+        .collect();
+    let wanted: Vec<&str> = outcomes.split(", ").collect();
+    let is_listed = |wanted: &&str| listed.iter().any(|it| it.contains(wanted));
+    wanted.len() == listed.len() && wanted.iter().all(is_listed)
 }
 
 /// The line of a finding's first place, if that is in the program itself.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use powerfail_finding::{Code, Severity};
 
 /// Directives that a program may have.
-const DIRECTIVES: [&str; 17] = [
+const DIRECTIVES: [&str; 18] = [
     "workload",
     "recover",
     "checker",
@@ -25,6 +25,7 @@ const DIRECTIVES: [&str; 17] = [
     "refused",
     "unchecked",
     "says",
+    "does",
 ];
 
 /// Whether a bug is planted in a program or repaired.

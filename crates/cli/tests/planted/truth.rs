@@ -1,5 +1,5 @@
-//! What holds for every report, whatever the program: what is advised is verified, what is called lost is lost, and no
-//! two findings ask for opposite changes of one line.
+//! What holds for every report, whatever the program: what is advised is verified, what is called lost is lost, the place of
+//! the failure is that of the evidence, and no two findings ask for opposite changes of one line.
 
 use powerfail_finding::{
     Action, Change, Code, DurableBy, Finding, LostLine, Operation, Role, SourcePlace,
@@ -9,7 +9,13 @@ use powerfail_finding::{
 pub(crate) fn untruths(findings: &[Finding]) -> Vec<String> {
     let each = findings
         .iter()
-        .flat_map(|finding| [advises_unverified(finding), names_survivor(finding)])
+        .flat_map(|finding| {
+            [
+                advises_unverified(finding),
+                names_survivor(finding),
+                misplaces_failure(finding),
+            ]
+        })
         .flatten();
     each.chain(opposite_changes(findings)).collect()
 }
@@ -44,6 +50,16 @@ fn names_survivor(finding: &Finding) -> Option<String> {
     let code = finding.code;
     (!is_lost || !is_before)
         .then(|| format!("{code} calls a store lost that survives: {finding:?}"))
+}
+
+/// The place of the failure is that of the crash that is shown: the event that it comes before, or follows.
+fn misplaces_failure(finding: &Finding) -> Option<String> {
+    let at = finding.evidence.as_ref()?.failure.event;
+    let mut failures = finding.places.iter().filter(|it| it.role == Role::Failure);
+    let is_it = |event: u64| event == at || event + 1 == at;
+    let is_elsewhere = failures.any(|place| place.event.is_some_and(|event| !is_it(event)));
+    let code = finding.code;
+    is_elsewhere.then(|| format!("{code} shows another failure than its evidence: {finding:?}"))
 }
 
 fn is_in(store: &SourcePlace, line: &LostLine, by: DurableBy) -> bool {

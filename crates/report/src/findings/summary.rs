@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use powerfail_finding::{Eager, Exploration, NotChecked, Races, Report, Severity, Totals};
+use powerfail_finding::{
+    Eager, Exploration, NotChecked, PointsNotRun, Races, Report, Severity, Totals,
+};
 
 use super::{TextOptions, schedules_sentence, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
@@ -163,7 +165,31 @@ pub(crate) fn coverage(totals: &Totals) -> String {
         count(totals.failure_points_run),
         plural(totals.failure_points, "failure point"),
         plural(totals.failure_point_stacks, "distinct call stack"),
-    )
+    ) + &not_run(totals.failure_points_not_run)
+}
+
+/// Why recovery did not run at the other failure points.
+fn not_run(points: PointsNotRun) -> String {
+    let reasons = [
+        (
+            points.same_stack,
+            "with a call stack that was tried often enough (--per-stack)",
+        ),
+        (points.equal_image, "with the crash image of another one"),
+        (
+            points.failing_stack,
+            "with a call stack at which recovery fails",
+        ),
+        (points.no_time, "for lack of time"),
+    ];
+    let reasons = reasons.iter().filter(|(number, _)| *number > 0);
+    let parts: Vec<String> = reasons
+        .map(|(number, why)| format!("{} {why}", count(*number)))
+        .collect();
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!("\nnot run: {}", parts.join(", "))
 }
 
 /// How many combinations of stores that may survive were tried, and of which kinds.
@@ -207,11 +233,14 @@ fn explored(exploration: &Exploration) -> String {
     if exploration.executions_saved > 0 {
         work = format!("{work} ({} saved)", count(exploration.executions_saved));
     }
+    let states = match &exploration.states[..] {
+        "1" => "1 crash state".to_owned(),
+        states => format!("{} crash states", printable(states)),
+    };
     format!(
-        "lost and reordered lines: {}\n{work} with {}, for {} crash states",
+        "lost and reordered lines: {}\n{work} with {}, for {states}",
         parts.join(", "),
         plural(exploration.choices, "choice"),
-        printable(&exploration.states),
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use powerfail_finding::{Code, Helper, Races, RecoveryOutcome, Role, SourcePlace};
+use powerfail_finding::{Code, Helper, PointsNotRun, Races, RecoveryOutcome, Role, SourcePlace};
 use powerfail_report::findings::{TextOptions, notice};
 
 use powerfail_test_support::expected::assert_file;
@@ -314,6 +314,15 @@ fn nothing_found_says_what_was_covered() {
         "no bugs found\nexamined 123,456 events; ran recovery 97 times at 84 of 5,312 failure points \
          with 84 distinct call stacks\n"
     );
+    subject.totals.failure_points_not_run = PointsNotRun {
+        same_stack: 5_000,
+        equal_image: 228,
+        ..PointsNotRun::default()
+    };
+    let text = shown_report(&subject, &options);
+    let line = "not run: 5,000 with a call stack that was tried often enough (--per-stack), 228 with the crash image \
+                of another one\n";
+    assert!(text.ends_with(line), "{text}");
     subject.totals.recovery_runs = 0;
     assert_eq!(
         shown_report(&subject, &options),
