@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use rustix::io::Errno;
 
 use crate::refusal;
 
@@ -60,6 +61,19 @@ fn replace_by(unfinished: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(unfinished)?;
     file.write_all(bytes)?;
     fs::rename(unfinished, path)
+}
+
+/// Lets two directories change places. Where the file system can, there is no moment at which one of the names is missing.
+pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            let between = unfinished(one);
+            fs::rename(one, &between)?;
+            fs::rename(other, one)?;
+            fs::rename(between, other)
+        }
+        done => Ok(done?),
+    }
 }
 
 /// Copies a file, which is not a link in its new place.

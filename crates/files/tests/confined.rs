@@ -187,3 +187,18 @@ fn an_output_is_opened_with_its_content_and_emptied_where_that_is_wanted() {
     Directory::create(&place.path("inside/deep/a/b")).unwrap();
     Directory::create_new(&place.path("inside/deep/a/b")).unwrap_err();
 }
+
+#[test]
+fn directories_change_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
+    for path in [&one, &other] {
+        std::fs::create_dir(path).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        std::fs::write(path.join("name"), name).unwrap();
+    }
+    powerfail_files::output::exchange(&one, &other).unwrap();
+    let name = |path: &std::path::Path| std::fs::read_to_string(path.join("name")).unwrap();
+    assert_eq!((name(&one), name(&other)), ("other".into(), "one".into()));
+    assert!(powerfail_files::output::exchange(&one, &directory.path().join("none")).is_err());
+}

@@ -14,8 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use powerfail_check::{BugKey, bug_key};
-use powerfail_check::{Recovery, output_directory};
+use powerfail_check::{
+    BugKey, Recovery, bug_key, is_same_bug, list_outcomes, output_directory, says_more,
+};
 use powerfail_files::{Directory, input, output};
 use powerfail_finding::{Class, Finding, Report, Totals};
 use powerfail_fuzz_store::{
@@ -30,8 +31,6 @@ const INPUT: &str = "input";
 const MINIMISED_INPUT: &str = "minimised.input";
 /// The input of recovery, if it has one.
 pub(crate) const RECOVERY_INPUT: &str = "recovery.input";
-/// The trace in which a crash confirmed a finding of the lint.
-const CRASH_TRACE: &str = "crash.trace";
 /// The prefix of directories that are not complete.
 const UNFINISHED: &str = ".new-";
 
@@ -116,8 +115,9 @@ struct Inner {
 /// What happened to a finding that was added.
 pub(crate) enum AddOutcome {
     New(Box<StoredFinding>),
-    /// The lint had found it, and now a crash has confirmed it, in another test case.
-    Confirmed(Box<StoredFinding>),
+    /// It was known, and another test case says more about it: a crash confirms what the lint had found, or the finding
+    /// names the mistake and not only what recovery does.
+    Replaced(Box<StoredFinding>),
     Duplicate,
 }
 
@@ -162,44 +162,90 @@ impl Findings {
         counts
     }
 
-    /// Whether a finding is stored already, with evidence that is at least as strong.
+    /// Whether a finding is stored already, and this one adds nothing to it.
     pub(crate) fn contains(&self, finding: &Finding) -> bool {
         let inner = self.lock();
-        let place = inner.places.get(&bug_key(finding));
-        place.is_some_and(|place| {
-            inner.all[*place].finding.evidence.is_some() || finding.evidence.is_none()
+        let known = inner.place_of(finding).map(|place| &inner.all[place]);
+        known.is_some_and(|known| {
+            !says_more(finding, &known.finding)
+                && !list_outcomes(&mut known.finding.clone(), finding)
         })
     }
 
-    /// Stores a finding, unless it is a duplicate.
+    /// Stores a finding, unless it is a duplicate. One bug is one finding, whatever test cases show of it.
     pub(crate) fn add(
         &self,
         finding: Finding,
         basis: &Basis<'_>,
     ) -> Result<AddOutcome, CampaignError> {
         let mut inner = self.lock();
-        let cause = bug_key(&finding);
-        if let Some(place) = inner.places.get(&cause).copied() {
+        if let Some(place) = inner.place_of(&finding) {
+            inner.places.insert(bug_key(&finding), place);
             let known = &mut inner.all[place];
-            if known.finding.evidence.is_none() && finding.evidence.is_some() {
-                confirm(known, finding, basis)?;
-                return Ok(AddOutcome::Confirmed(Box::new(known.clone())));
+            if says_more(&finding, &known.finding) {
+                self.replace_finding(known, finding, basis)?;
+                return Ok(AddOutcome::Replaced(Box::new(known.clone())));
+            }
+            if list_outcomes(&mut known.finding, &finding) {
+                write_report(known, basis)?;
             }
             return Ok(AddOutcome::Duplicate);
         }
         let mut finding = finding;
         finding.id = inner.free_id(&finding.id);
-        let unfinished = self.directory.join(format!("{UNFINISHED}{}", finding.id));
         let directory = self.directory.join(&finding.id);
-        let written = write_all(&unfinished, &finding, basis).and_then(|()| {
-            fs::rename(&unfinished, &directory).map_err(CampaignError::file(&directory))
-        });
-        if let Err(error) = written {
-            let _ = fs::remove_dir_all(&unfinished);
-            return Err(error);
-        }
+        self.write_as(&finding, basis, |unfinished| {
+            fs::rename(unfinished, &directory)
+        })?;
         let stored = inner.push(finding, directory);
         Ok(AddOutcome::New(Box::new(stored)))
+    }
+
+    /// Replaces a finding by one of another test case that says more about the same bug. What recovery did before is
+    /// listed.
+    fn replace_finding(
+        &self,
+        known: &mut StoredFinding,
+        finding: Finding,
+        basis: &Basis<'_>,
+    ) -> Result<(), CampaignError> {
+        let mut finding = Finding {
+            id: known.finding.id.clone(),
+            ..finding
+        };
+        list_outcomes(&mut finding, &known.finding);
+        self.write_as(&finding, basis, |unfinished| {
+            output::exchange(unfinished, &known.directory)?;
+            fs::remove_dir_all(unfinished)
+        })?;
+        known.finding = finding;
+        // A smaller test case of the other one may not show this one.
+        known.minimised = None;
+        Ok(())
+    }
+
+    /// Writes the directory of a finding, which gets its name when it is complete.
+    fn write_as(
+        &self,
+        finding: &Finding,
+        basis: &Basis<'_>,
+        put: impl FnOnce(&Path) -> std::io::Result<()>,
+    ) -> Result<(), CampaignError> {
+        let unfinished = self.directory.join(format!("{UNFINISHED}{}", finding.id));
+        let written = write_all(&unfinished, finding, basis)
+            .and_then(|()| put(&unfinished).map_err(CampaignError::file(&unfinished)));
+        if written.is_err() {
+            let _ = fs::remove_dir_all(&unfinished);
+        }
+        written
+    }
+
+    /// Whether a finding is still what the campaign knows about its bug.
+    pub(crate) fn is_current(&self, stored: &StoredFinding) -> bool {
+        let inner = self.lock();
+        let mut all = inner.all.iter();
+        let known = all.find(|it| it.directory == stored.directory);
+        known.is_some_and(|known| is_same_version(known, stored))
     }
 
     /// The basis of a finding; `None` if its test case cannot be read.
@@ -234,8 +280,8 @@ impl Findings {
         }))
     }
 
-    /// Stores a smaller test case of a finding, unless a crash has confirmed the finding since: then it is no longer the
-    /// test case of this finding.
+    /// Stores a smaller test case of a finding, unless the finding was replaced since: then it is no longer the test case of
+    /// this finding.
     pub(crate) fn store_minimised(
         &self,
         of: &StoredFinding,
@@ -248,7 +294,7 @@ impl Findings {
         let Some(known) = all.find(|it| it.directory == of.directory) else {
             return Ok(());
         };
-        if known.finding.evidence.is_some() != of.finding.evidence.is_some() {
+        if !is_same_version(known, of) {
             return Ok(());
         }
         let record = MinimisedRecord {
@@ -267,6 +313,15 @@ impl Findings {
 }
 
 impl Inner {
+    /// The number of the finding that is about the same bug.
+    fn place_of(&self, finding: &Finding) -> Option<usize> {
+        let known = self.places.get(&bug_key(finding)).copied();
+        known.or_else(|| {
+            let mut all = self.all.iter();
+            all.position(|stored| is_same_bug(&stored.finding, finding))
+        })
+    }
+
     fn push(&mut self, finding: Finding, directory: PathBuf) -> StoredFinding {
         let stored = StoredFinding::new(finding, directory);
         self.places.insert(bug_key(&stored.finding), self.all.len());
@@ -284,6 +339,15 @@ impl Inner {
         });
         ids.find(is_free).unwrap_or_default()
     }
+}
+
+/// Whether neither of two copies of a finding was replaced.
+fn is_same_version(one: &StoredFinding, other: &StoredFinding) -> bool {
+    let what = |stored: &StoredFinding| {
+        let is_shown = stored.finding.evidence.is_some();
+        (bug_key(&stored.finding), is_shown)
+    };
+    what(one) == what(other)
 }
 
 fn report_of(finding: &Finding, command: &[String]) -> Report {
@@ -317,37 +381,14 @@ fn write_all(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(
     Ok(())
 }
 
-/// Adds the evidence of a crash to a finding of the lint.
-fn confirm(
-    known: &mut StoredFinding,
-    finding: Finding,
-    basis: &Basis<'_>,
-) -> Result<(), CampaignError> {
-    let mut finding = Finding {
-        id: known.finding.id.clone(),
-        ..finding
-    };
-    let path = known.directory.join(CRASH_TRACE);
-    output::copy(basis.trace, &path).map_err(CampaignError::file(&path))?;
-    if let Some(evidence) = &mut finding.evidence {
-        evidence.trace = Some(CRASH_TRACE.into());
-    }
-    if let Some(read) = &mut finding.read {
-        read.trace = Some(CRASH_TRACE.into());
-    }
-    // The minimised test case may not show the crash.
-    let _ = fs::remove_file(known.directory.join(MINIMISED_FILE));
-    known.minimised = None;
-    replace(&known.directory.join(INPUT), &basis.case.input)?;
-    replace(&known.directory.join(CASE), &json(&basis.record)?)?;
-    let report = report_of(&finding, &basis.command);
+/// Writes the report of a finding that has changed.
+fn write_report(known: &StoredFinding, basis: &Basis<'_>) -> Result<(), CampaignError> {
+    let report = report_of(&known.finding, &basis.command);
     replace(
         &known.directory.join(output_directory::REPORT),
         &json(&report)?,
     )?;
-    output_directory::seal(&known.directory)?;
-    known.finding = finding;
-    Ok(())
+    Ok(output_directory::seal(&known.directory)?)
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, CampaignError> {
@@ -359,4 +400,148 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, CampaignError> {
 /// Replaces a file as a whole, so that a kill leaves the old one or the new one.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), CampaignError> {
     output::replace(path, bytes).map_err(CampaignError::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::{
+        Code, Evidence, FailurePoint, LostLine, RecoveryOutcome, Role, SourcePlace,
+    };
+
+    use super::*;
+
+    fn place(role: Role, line: u32) -> SourcePlace {
+        SourcePlace {
+            file: Some("list.c".into()),
+            line: Some(line),
+            ..SourcePlace::new(role)
+        }
+    }
+
+    fn found(code: Code, line: u32) -> Finding {
+        Finding {
+            id: format!("{line}{code}"),
+            ..Finding::new(code, String::new(), vec![place(Role::Store, line)])
+        }
+    }
+
+    fn ended_by(signal: i32) -> RecoveryOutcome {
+        RecoveryOutcome::Signal {
+            signal,
+            command: "recovery".into(),
+            output: String::new(),
+        }
+    }
+
+    /// A crash in which the store is lost.
+    fn shown(code: Code, line: u32, signal: i32) -> Finding {
+        let lost = LostLine {
+            pool: 0,
+            pool_offset: 0,
+            version: 0,
+        };
+        Finding {
+            evidence: Some(Evidence {
+                failure: FailurePoint {
+                    event: 5,
+                    lost_lines: vec![lost],
+                    again: None,
+                    filled: Vec::new(),
+                },
+                recovery: ended_by(signal),
+                last_good_event: None,
+                next_good_event: None,
+                trace: None,
+                difference: None,
+                torn: false,
+                choices: Vec::new(),
+            }),
+            ..found(code, line)
+        }
+    }
+
+    /// Adds findings of different test cases to a new campaign; what is stored of each bug at last.
+    fn stored(found: Vec<Finding>) -> Vec<Finding> {
+        let directory = tempfile::tempdir().unwrap();
+        let trace = directory.path().join("trace");
+        fs::write(&trace, "events").unwrap();
+        let all = directory.path().join("findings");
+        fs::create_dir(&all).unwrap();
+        let findings = Findings::open(&all).unwrap();
+        for (number, finding) in found.into_iter().enumerate() {
+            let case = TestCase {
+                image: "00".repeat(32).parse().unwrap(),
+                input: vec![u8::try_from(number).unwrap()],
+            };
+            let basis = Basis {
+                trace: &trace,
+                command: vec!["program".into()],
+                recovery: &Recovery::new(vec!["program".into()], "/".into()),
+                recovery_input: None,
+                case: &case,
+                record: CaseRecord {
+                    image: case.image.to_string(),
+                    path: Vec::new(),
+                    time_s: 0.0,
+                    execs: 0,
+                },
+            };
+            if !findings.contains(&finding) {
+                findings.add(finding, &basis).unwrap();
+            }
+        }
+        // What was stored is what is read again.
+        let again = Findings::open(&all).unwrap().all();
+        let mut now = findings.all();
+        now.sort_by(|one, other| one.directory.cmp(&other.directory));
+        let of = |all: &[StoredFinding]| -> Vec<Finding> {
+            all.iter().map(|it| it.finding.clone()).collect()
+        };
+        assert_eq!(of(&again), of(&now));
+        let entries = fs::read_dir(&all).unwrap();
+        assert_eq!(entries.count(), now.len(), "nothing unfinished is left");
+        of(&findings.all())
+    }
+
+    #[test]
+    fn what_test_cases_show_of_one_bug_is_one_finding() {
+        let all = stored(vec![
+            found(Code::StoreNotFlushed, 7),
+            shown(Code::RecoveryCrashes, 7, 11),
+            shown(Code::StoreNotAdded, 7, 6),
+            shown(Code::RecoveryCrashes, 7, 8),
+            shown(Code::RecoveryCrashes, 7, 8),
+            found(Code::TransientData, 7),
+            found(Code::StoreNotFlushed, 8),
+        ]);
+        let codes: Vec<Code> = all.iter().map(|it| it.code).collect();
+        assert_eq!(codes, [Code::StoreNotAdded, Code::StoreNotFlushed]);
+        assert_eq!(all[0].id, "7PF0101", "the finding keeps its name");
+        let shown = all[0].evidence.as_ref().map(|it| it.recovery.clone());
+        assert_eq!(shown, Some(ended_by(6)));
+        assert_eq!(all[0].consequences, [8, 11].map(ended_by));
+    }
+
+    #[test]
+    fn a_crash_of_another_test_case_confirms_what_the_lint_has_found() {
+        let all = stored(vec![
+            found(Code::StoreNotFlushed, 7),
+            shown(Code::StoreNotFlushed, 7, 11),
+            found(Code::StoreNotFlushed, 7),
+        ]);
+        assert_eq!(all.len(), 1);
+        assert!(all[0].evidence.is_some());
+    }
+
+    #[test]
+    fn offsets_of_different_runs_say_nothing() {
+        let at = |line, offset| {
+            let mut finding = found(Code::StoreNotFlushed, line);
+            finding.places[0].function = Some("insert".into());
+            finding.places[0].pool = Some("pool".into());
+            finding.places[0].pool_offset = Some(offset);
+            finding
+        };
+        assert_eq!(stored(vec![at(7, 64), at(8, 72)]).len(), 2);
+    }
 }

@@ -349,7 +349,7 @@ impl<'o> SharedState<'o> {
                     self.observer.finding(&stored.finding, &stored.directory);
                     stored
                 }
-                AddOutcome::Confirmed(stored) => stored,
+                AddOutcome::Replaced(stored) => stored,
                 AddOutcome::Duplicate => continue,
             };
             let progress = Box::default();
