@@ -56,6 +56,7 @@ fn the_bytes_that_are_read_are_progress() {
         observer: &mut heard,
     };
     let settings = LintArgs::default().settle(LintArgs::default());
+    let settings = settings.expect("options that fit");
     session.lint(&path, &settings).expect("a report");
 
     let is_read = |it: &&(CheckStep, u64, u64)| it.0 == CheckStep::Read;
