@@ -159,6 +159,9 @@ pub(crate) fn record_workload(
         Err(RecordError::SelfCheck(failure)) if !failure.summary.unrecorded.is_empty() => {
             return Err(WorkloadError::Unsupported(failure.summary.unrecorded));
         }
+        Err(RecordError::TreeCheck(failure)) if !failure.summary.unrecorded.is_empty() => {
+            return Err(WorkloadError::Unsupported(failure.summary.unrecorded));
+        }
         summary => summary?,
     };
     if !summary.fatal.is_empty() || !summary.unrecorded.is_empty() {

@@ -131,7 +131,9 @@ fn refuse(error: SessionError) -> anyhow::Result<Exit> {
             }
             Ok(Exit::Unsupported)
         }
-        SessionError::Workload(WorkloadError::Record(error @ RecordError::SelfCheck(_))) => {
+        SessionError::Workload(WorkloadError::Record(
+            error @ (RecordError::SelfCheck(_) | RecordError::TreeCheck(_)),
+        )) => {
             complain(&error.to_string());
             Ok(Exit::Internal)
         }

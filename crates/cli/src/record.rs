@@ -18,6 +18,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let mut options = RecordOptions::new(settings.command.clone(), output);
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
+    options.choose_trees(&settings.recording.tree);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
     options.mode = match settings.mode {
         powerfail_config::Mode::Patch => powerfail_recorder::Mode::Patch,
@@ -47,6 +48,10 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Unsupported);
         }
         Err(RecordError::SelfCheck(failure)) => {
+            let sentence = failure.to_string();
+            (failure.summary, Some(sentence))
+        }
+        Err(RecordError::TreeCheck(failure)) => {
             let sentence = failure.to_string();
             (failure.summary, Some(sentence))
         }

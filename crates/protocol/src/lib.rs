@@ -49,6 +49,7 @@
 mod block;
 pub mod chunk;
 pub mod explore;
+pub mod file;
 pub mod fuzz;
 pub mod mark;
 pub mod memory;
@@ -71,4 +72,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;

@@ -95,6 +95,9 @@ pub enum MessageKind {
     /// A regular file that this process has not mapped as a pool is written with a system call, for the first time: device,
     /// inode. Text: its path.
     Wrote = 22,
+    /// A directory that is not in a tree is about to change: slot of the thread. Text: its path. The thread waits for a
+    /// [`crate::shared::Reply`] in its slot: whether it is in a tree from now on.
+    TreeAsk = 23,
     /// The part of a pool at an address is mapped elsewhere too, or longer: address, new address,
     /// new length, the stamp from which on that holds.
     PoolMove = 16,
@@ -121,6 +124,7 @@ impl MessageKind {
             Self::ExecWords,
             Self::ExecFile,
             Self::Wrote,
+            Self::TreeAsk,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == number)

@@ -83,11 +83,13 @@ pub enum EventKind {
     Output = 14,
     /// A mark among the events: its [`crate::mark`] and a number (8 bytes each), then any bytes.
     Mark = 15,
+    /// An operation on a file of a tree: a [`crate::file::FileEvent`]. Its value may be longer than [`MAX_VALUE_LEN`].
+    File = 16,
 }
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::StorePlain,
         Self::StoreNonTemporal,
         Self::StoreLocked,
@@ -103,6 +105,7 @@ impl EventKind {
         Self::Resize,
         Self::Output,
         Self::Mark,
+        Self::File,
     ];
 
     fn from_code(code: u8) -> Option<Self> {
@@ -339,7 +342,7 @@ mod tests {
             };
             assert_eq!(Header::from_word(header.word()), Ok(header));
         }
-        assert!(Header::from_word(16).is_err());
+        assert!(Header::from_word(17).is_err());
         assert!(Header::from_word(0).is_err());
     }
 

@@ -13,6 +13,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::file::TreeTable;
 pub use crate::schedule::Schedule;
 use crate::{ThreadBlock, chunk, store_lock};
 
@@ -127,6 +128,8 @@ pub struct RecordingControl {
     pub unreachable_from: AtomicU32,
     /// Not zero: a thread has used a store lock.
     pub store_locks_used: AtomicU32,
+    /// The trees whose files are recorded.
+    pub trees: TreeTable,
 }
 
 /// How a process of the target reaches the host without inherited descriptors.

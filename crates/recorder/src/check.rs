@@ -1,4 +1,4 @@
-//! The self-check: replaying the trace must give the final pools, and stores must have found what the stores before them in
+//! The self-check: replaying the trace must give the final pools and trees, and stores must have found what the stores before them in
 //! the trace have left.
 
 use std::path::Path;
@@ -6,8 +6,9 @@ use std::path::Path;
 use powerfail_trace::Trace;
 use powerfail_trace::recording::RecordingSummary;
 use powerfail_trace::replay::replay;
+use powerfail_trace::tree_replay::replay_trees;
 
-use crate::error::{RecordError, SelfCheckFailure, WrongOrder};
+use crate::error::{RecordError, SelfCheckFailure, TreeCheckFailure, WrongOrder};
 use crate::order_check::OrderCheck;
 use crate::pool::Pools;
 use crate::replica::Replica;
@@ -54,6 +55,17 @@ pub(crate) fn self_check(
             }),
             summary,
         })));
+    }
+    for result in replay_trees(&trace)? {
+        if let Some(difference) = result.difference
+            && let Some(tree) = trace.trees().get(result.tree.0 as usize)
+        {
+            return Err(RecordError::TreeCheck(Box::new(TreeCheckFailure {
+                path: tree.path.clone(),
+                difference,
+                summary,
+            })));
+        }
     }
     Ok(summary)
 }

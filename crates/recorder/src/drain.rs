@@ -16,6 +16,7 @@ use powerfail_protocol::shared::{Reply, SLOTS_MAX};
 use powerfail_protocol::{PROTOCOL_VERSION, SiteId};
 use powerfail_trace::{Module, ModuleIndex, Thread};
 use rustc_hash::FxHashMap;
+use rustix::fd::OwnedFd;
 use rustix::process::Pid;
 
 use crate::clock::Stamp;
@@ -202,6 +203,12 @@ impl Drain {
                 "{malformed} records of the runtime are invalid and were skipped"
             ));
         }
+        if self.output.contradictions > 0 {
+            let count = self.output.contradictions;
+            self.warn(format!(
+                "{count} operations on files do not fit to those before them"
+            ));
+        }
         if self.output.unmapped_bytes > 0 {
             let bytes = self.output.unmapped_bytes;
             self.warn(format!("{bytes} stored bytes lie in no known pool"));
@@ -279,6 +286,8 @@ impl Drain {
                 if let Some(slot) = thread.take_slot().filter(own) {
                     self.shared.free_slot(slot);
                 }
+                // Nor can it give this back.
+                self.shared.free_file_lock(number);
             }
         }
         self.uncommitted += total.uncommitted;
@@ -491,6 +500,7 @@ impl Drain {
                 self.wrote(sender, message);
                 Ok(())
             }
+            Some(MessageKind::TreeAsk) => self.tree_ask(message),
             Some(MessageKind::Warning) => {
                 self.warn(String::from_utf8_lossy(&message.text).into_owned());
                 Ok(())
@@ -507,6 +517,26 @@ impl Drain {
                 Ok(())
             }
         }
+    }
+
+    /// The target is about to change something in a directory that is not in a tree.
+    fn tree_ask(&mut self, message: Message) -> Result<(), RecordError> {
+        let slot = u32::try_from(message.words[0]).ok();
+        let Some(slot) = slot.filter(|slot| (*slot as usize) < SLOTS_MAX) else {
+            self.warn("a message of the target about a directory is invalid".into());
+            return Ok(());
+        };
+        let path = path_of(message.text);
+        let Output { trees, writer, .. } = &mut self.output;
+        let is_tree = trees.ask(writer, &path)?;
+        self.shared.show_trees(trees.candidate(), trees.roots());
+        let reply = if is_tree {
+            Reply::Record
+        } else {
+            Reply::Ignore
+        };
+        self.shared.reply(SlotIndex(slot), reply);
+        Ok(())
     }
 
     fn wrote(&mut self, sender: Pid, message: Message) {
@@ -682,10 +712,21 @@ impl Drain {
             return Ok(());
         };
         let path = path_of(message.text);
-        let Output { pools, writer, .. } = &mut self.output;
+        let Output {
+            pools,
+            writer,
+            trees,
+            ..
+        } = &mut self.output;
         let base_address = address.wrapping_sub(offset);
+        let identity = message.file.as_ref().and_then(identity_of);
         let reply = match pools.admit(writer, &path, message.file, base_address)? {
-            Admission::Ignored => Reply::Ignore,
+            Admission::Ignored => {
+                if let Some(identity) = identity {
+                    trees.mark_unrecorded(identity);
+                }
+                Reply::Ignore
+            }
             Admission::Pool {
                 index,
                 len_bytes: pool_len_bytes,
@@ -697,10 +738,13 @@ impl Drain {
                     .get_mut(process)
                     .mappings
                     .map(address, len_bytes, index, offset, now);
-                if known && let Some(thread) = self.shared.slot_thread(slot) {
-                    self.merge
-                        .queue(thread)
-                        .push_pool_length(now, index, pool_len_bytes);
+                if let Some(thread) = self.shared.slot_thread(slot) {
+                    let queue = self.merge.queue(thread);
+                    if known {
+                        queue.push_pool_length(now, index, pool_len_bytes);
+                    } else {
+                        queue.push_mapped(now, index);
+                    }
                 }
                 Reply::Record
             }
@@ -708,6 +752,15 @@ impl Drain {
         self.shared.reply(slot, reply);
         Ok(())
     }
+}
+
+/// The identity of a file of the target.
+fn identity_of(file: &OwnedFd) -> Option<FileIdentity> {
+    let status = rustix::fs::fstat(file).ok()?;
+    Some(FileIdentity {
+        device: status.st_dev,
+        inode: status.st_ino,
+    })
 }
 
 /// The process that a message is about: the sender if it does not say.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use powerfail_model::PoolOffset;
 use powerfail_trace::TraceError;
 use powerfail_trace::recording::RecordingSummary;
+use powerfail_trace::tree_replay::TreeDifference;
 
 /// Why a recording failed.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,9 @@ pub enum RecordError {
     /// Replaying the trace does not give the final pools: events are missing or wrong.
     #[error(transparent)]
     SelfCheck(Box<SelfCheckFailure>),
+    /// Replaying the trace does not give the final trees: operations are missing or wrong.
+    #[error(transparent)]
+    TreeCheck(Box<TreeCheckFailure>),
 }
 
 impl RecordError {
@@ -114,6 +118,30 @@ pub struct SelfCheckFailure {
     /// The summary of the recording. The trace exists.
     pub summary: RecordingSummary,
 }
+
+/// A trace that does not give the final tree when it is replayed.
+#[derive(Debug)]
+pub struct TreeCheckFailure {
+    /// The root of the tree.
+    pub path: PathBuf,
+    /// What is different.
+    pub difference: TreeDifference,
+    /// The summary of the recording. The trace exists.
+    pub summary: RecordingSummary,
+}
+
+impl fmt::Display for TreeCheckFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "the recording of the files in {} is incomplete: {}",
+            self.path.display(),
+            self.difference
+        )
+    }
+}
+
+impl std::error::Error for TreeCheckFailure {}
 
 /// A byte that differs from the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,8 @@ use crate::options::RecordOptions;
 
 /// The placeholder of a fresh pool in an argument.
 pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
+/// The placeholder of its directory.
+const DIRECTORY_PLACEHOLDER: &[u8] = b"{dir}";
 /// How the names of its directories begin. No other program uses it.
 const PREFIX: &str = "powerfail-fresh-";
 
@@ -43,7 +45,13 @@ impl FreshPath {
     /// recording has no such path.
     pub fn replace(&self, word: &OsStr) -> OsString {
         match self.0.lock().as_deref() {
-            Ok(Some(path)) => substitute(word, POOL_PLACEHOLDER, path.as_os_str()),
+            Ok(Some(path)) => {
+                let word = substitute(word, POOL_PLACEHOLDER, path.as_os_str());
+                match path.parent() {
+                    Some(parent) => substitute(&word, DIRECTORY_PLACEHOLDER, parent.as_os_str()),
+                    None => word,
+                }
+            }
             _ => word.to_os_string(),
         }
     }
@@ -53,6 +61,10 @@ impl FreshPath {
 pub(crate) struct FreshPool {
     pub(crate) arguments: Vec<OsString>,
     pool: Option<PathBuf>,
+    /// The directory of pool and files.
+    directory: Option<PathBuf>,
+    /// Whether an argument names the directory.
+    is_directory_named: bool,
     /// Removed when this is dropped.
     _place: Option<PoolDirectory>,
 }
@@ -117,23 +129,30 @@ impl FreshPool {
             .input
             .as_ref()
             .is_some_and(|input| is_file(input.channel));
+        options.fresh.set(None);
         let is_needed = has(POOL_PLACEHOLDER)
+            || has(DIRECTORY_PLACEHOLDER)
             || options.contents.is_some()
             || options.directory.is_some()
             || has_file;
         let mut arguments = arguments.to_vec();
         let (mut pool, mut place) = (None, None);
+        let mut own_directory = None;
+        let is_directory_named = has(DIRECTORY_PLACEHOLDER);
+        let is_pool_needed = !is_directory_named || has(POOL_PLACEHOLDER);
         if is_needed {
             let made = PoolDirectory::new(options).map_err(failed)?;
             let directory = made.path();
             let path = pool_path(directory);
+            let pools = pool_directory(directory);
             if let Some(contents) = &options.contents {
-                let written = powerfail_files::Directory::open(&pool_directory(directory))
+                let written = powerfail_files::Directory::open(&pools)
                     .and_then(|pools| contents.write(&pools));
                 written.map_err(|error| RecordError::system("write the pool", error))?;
             }
             for argument in &mut arguments {
                 *argument = substitute(argument, POOL_PLACEHOLDER, path.as_os_str());
+                *argument = substitute(argument, DIRECTORY_PLACEHOLDER, pools.as_os_str());
             }
             if let Some(input) = options
                 .input
@@ -147,19 +166,32 @@ impl FreshPool {
                     *argument = substitute(argument, INPUT_PLACEHOLDER, path.as_os_str());
                 }
             }
-            (pool, place) = (Some(path), Some(made));
+            options.fresh.set(Some(&path));
+            pool = is_pool_needed.then_some(path);
+            (place, own_directory) = (Some(made), Some(pools));
         }
         if let Some(input) = &options.input
             && input.channel == InputChannel::Arguments
         {
             arguments = insert_words(&arguments, &input.bytes);
         }
-        options.fresh.set(pool.as_deref());
         Ok(Self {
             arguments,
             pool,
+            directory: own_directory,
+            is_directory_named,
             _place: place,
         })
+    }
+
+    /// The directory of the pool.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// The same, if an argument names it.
+    pub(crate) fn named_directory(&self) -> Option<&Path> {
+        self.directory().filter(|_| self.is_directory_named)
     }
 
     /// Where the pool will be.

@@ -19,7 +19,7 @@
 //!    middle of an append for long, records are written out of order, and a warning says so.
 //! 4. **A trace, always.** A target that crashes, is killed or replaced by exec leaves a complete trace
 //!    of what it had committed. Records that were never committed are skipped and counted.
-//! 5. **Checked.** Replaying the trace gives the final pools, byte for byte.
+//! 5. **Checked.** Replaying the trace gives the final pools and trees, byte for byte.
 //! 6. **Nothing is left behind**: no process, no descriptor, no file but the trace, even after an error.
 //!
 //! What this crate does not do: it does not decode instructions (`powerfail-patch`), does not find source
@@ -59,12 +59,15 @@ mod sparse;
 mod stop;
 mod target;
 mod target_thread;
+mod tree;
 mod unperformed;
 mod wait;
 mod waiting;
 mod written;
 
-pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported, WrongOrder};
+pub use error::{
+    FirstDifference, RecordError, SelfCheckFailure, TreeCheckFailure, Unsupported, WrongOrder,
+};
 pub use fresh_pool::{FreshPath, input_path, pool_directory, pool_path};
 pub use input::{Input, InputChannel, split_arguments};
 pub use inspect::{Executable, inspect};

@@ -17,7 +17,7 @@ use crate::stop::StopHandle;
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct RecordOptions {
     /// The workload: program and arguments. `{pool}` in an argument stands for the path of a pool in a
-    /// directory of its own, which is removed afterwards. The pool does not exist yet, unless
+    /// directory of its own, which is removed afterwards, and `{dir}` for that directory. The pool does not exist yet, unless
     /// [`contents`](Self::contents) has it.
     pub command: Vec<OsString>,
     /// The path of the trace. An existing file is replaced.
@@ -28,6 +28,12 @@ pub struct RecordOptions {
     pub pools: Vec<PathBuf>,
     /// Which files are not pools, in the same form.
     pub not_pools: Vec<PathBuf>,
+    /// Directories whose files are recorded, with everything below them. The directory that `{dir}` stands for is always one
+    /// of them.
+    pub trees: Vec<PathBuf>,
+    /// Whether the directory of `{pool}` is one, too, and, if there is none, every directory below the current one in which
+    /// the target changes something.
+    pub automatic_trees: bool,
     /// Where the directory of `{pool}` is created. `None`: in `/dev/shm`, or in the directory for temporary files.
     pub pm_dir: Option<PathBuf>,
     /// The directory of `{pool}` and `{input}`, if their paths must be the same in several recordings: see
@@ -75,6 +81,15 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
+    /// Takes the trees of a command line: directories, or `auto`.
+    pub fn choose_trees(&mut self, trees: &[PathBuf]) {
+        const AUTOMATIC: &str = "auto";
+        let (automatic, named): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            trees.iter().partition(|tree| tree.as_os_str() == AUTOMATIC);
+        self.automatic_trees = !automatic.is_empty();
+        self.trees = named.into_iter().cloned().collect();
+    }
+
     /// The usual options for a command.
     pub fn new(command: Vec<OsString>, trace: impl Into<PathBuf>) -> Self {
         Self {
@@ -82,6 +97,8 @@ impl RecordOptions {
             trace: trace.into(),
             pools: Vec::new(),
             not_pools: Vec::new(),
+            trees: Vec::new(),
+            automatic_trees: false,
             pm_dir: None,
             directory: None,
             contents: None,

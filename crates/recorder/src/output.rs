@@ -2,12 +2,17 @@
 
 use std::fs::File;
 
-use powerfail_model::{Event, FenceKind, FlushKind, Place, PoolOffset, StoreKind};
+use powerfail_model::files::NodeId;
+use powerfail_model::{
+    Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
+};
+use powerfail_protocol::file::{FileCode, FileEvent};
 use powerfail_protocol::shared::Stacks;
 use powerfail_protocol::{EventKind, FLUSHED_WORD_LEN, Record, Records, mark};
 use powerfail_trace::{
     AnnotatedRange, Annotation, Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter,
 };
+use rustc_hash::FxHashMap;
 
 use crate::clock::Stamp;
 use crate::mapping::Mappings;
@@ -15,7 +20,9 @@ use crate::order_check::OrderCheck;
 use crate::pool::Pools;
 use crate::queue::Item;
 use crate::site::Sites;
+use crate::sparse::FileIdentity;
 use crate::target_thread::TargetThread;
+use crate::tree::{Meaning, Trees};
 
 /// The trace and what its records refer to.
 pub(crate) struct Output {
@@ -28,6 +35,13 @@ pub(crate) struct Output {
     pub(crate) trap_events: u64,
     pub(crate) unmapped_bytes: u64,
     pub(crate) order: OrderCheck,
+    pub(crate) trees: Trees,
+    /// The pools that are files of a tree, as far as records were written.
+    pool_nodes: FxHashMap<PoolIndex, NodeId>,
+    /// Writes of which records are still to come, by thread.
+    unfinished: FxHashMap<ThreadIndex, UnfinishedWrite>,
+    /// How many operations on files contradict those before them.
+    pub(crate) contradictions: u64,
     /// How many records were invalid: without the address or value that their kind needs.
     pub(crate) malformed: u64,
 }
@@ -36,6 +50,7 @@ impl Output {
     pub(crate) fn new(
         writer: TraceWriter<File>,
         pools: Pools,
+        trees: Trees,
         stacks: Stacks,
         prefix_bytes_max: usize,
     ) -> Self {
@@ -48,6 +63,10 @@ impl Output {
             trap_events: 0,
             unmapped_bytes: 0,
             order: OrderCheck::default(),
+            trees,
+            pool_nodes: FxHashMap::default(),
+            unfinished: FxHashMap::default(),
+            contradictions: 0,
             malformed: 0,
         }
     }
@@ -71,6 +90,7 @@ impl Output {
                 }
                 Ok(())
             }
+            Item::Mapped { pool } => self.mapped(thread, pool),
             Item::Record(bytes) => match Records::new(bytes).next() {
                 Some(Ok(record)) if record.header.kind == EventKind::Void => Ok(()),
                 Some(Ok(record)) => self.write_record(thread, mappings, stamp, &record),
@@ -201,6 +221,7 @@ impl Output {
             }
             EventKind::Mark => self.mark(thread, stack, mappings, stamp, record),
             EventKind::Output => self.said(thread, stack, record),
+            EventKind::File => self.file(thread, stack, record),
         }
     }
 
@@ -352,6 +373,168 @@ impl Output {
         kind: FenceKind,
     ) -> Result<(), TraceError> {
         self.append(thread, stack, Body::Pm(Event::Fence(kind)))
+    }
+}
+
+/// A write of which not all bytes have come.
+pub(crate) struct UnfinishedWrite {
+    file: FileIdentity,
+    offset: u64,
+    len_bytes: u64,
+    sync: u64,
+    bytes: Vec<u8>,
+}
+
+/// Operations on files.
+impl Output {
+    /// A file was mapped as a pool.
+    fn mapped(&mut self, thread: &mut TargetThread, pool: PoolIndex) -> Result<(), TraceError> {
+        let identity = self.pools.get(pool).map(|pool| pool.file.identity());
+        let Some(node) = identity.and_then(|file| self.trees.node(file)) else {
+            return Ok(());
+        };
+        if self.pool_nodes.insert(pool, node).is_some() {
+            return Ok(());
+        }
+        self.append(thread, StackId::NONE, Body::Mapped { pool, node })
+    }
+
+    /// The pool that a file is by now.
+    fn mapped_pool(&self, file: FileIdentity) -> Option<PoolIndex> {
+        let pool = self.pools.index_of(file)?;
+        self.pool_nodes.contains_key(&pool).then_some(pool)
+    }
+
+    fn file(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        record: &Record<'_>,
+    ) -> Result<(), TraceError> {
+        let Some(event) = FileEvent::from_value(record.value()) else {
+            self.malformed += 1;
+            return Ok(());
+        };
+        let file = FileIdentity {
+            device: event.device,
+            inode: event.inode,
+        };
+        match event.code {
+            FileCode::Write => {
+                let [offset, len_bytes, sync] = event.numbers;
+                if event.bytes.len() as u64 == len_bytes {
+                    return self.written(thread, stack, file, offset, event.bytes, sync);
+                }
+                let write = UnfinishedWrite {
+                    file,
+                    offset,
+                    len_bytes,
+                    sync,
+                    bytes: event.bytes.to_vec(),
+                };
+                self.unfinished.insert(thread.index, write);
+                Ok(())
+            }
+            FileCode::Continued => {
+                let Some(mut write) = self.unfinished.remove(&thread.index) else {
+                    self.malformed += 1;
+                    return Ok(());
+                };
+                write.bytes.extend_from_slice(event.bytes);
+                if (write.bytes.len() as u64) < write.len_bytes {
+                    self.unfinished.insert(thread.index, write);
+                    return Ok(());
+                }
+                let (file, offset, sync) = (write.file, write.offset, write.sync);
+                self.written(thread, stack, file, offset, &write.bytes, sync)
+            }
+            FileCode::Truncate | FileCode::Allocate if self.mapped_pool(file).is_some() => {
+                let Some(pool) = self.mapped_pool(file) else {
+                    return Ok(());
+                };
+                self.changed_pool(thread, stack, pool, &event)
+            }
+            _ => match self.trees.apply(&event) {
+                Meaning::Operations(operations) => operations
+                    .into_iter()
+                    .try_for_each(|operation| self.append(thread, stack, Body::File(operation))),
+                Meaning::Nothing => Ok(()),
+                Meaning::Contradiction => {
+                    self.contradictions += 1;
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn written(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        file: FileIdentity,
+        offset: u64,
+        bytes: &[u8],
+        sync: u64,
+    ) -> Result<(), TraceError> {
+        let Some((write, durable)) = self.trees.write(file, offset, bytes, sync) else {
+            self.contradictions += 1;
+            return Ok(());
+        };
+        match self.mapped_pool(file) {
+            Some(pool) => self.written_pool(thread, stack, pool, offset, bytes)?,
+            None => self.append(thread, stack, Body::File(write))?,
+        }
+        match durable {
+            Some(durable) => self.append(thread, stack, Body::File(durable)),
+            None => Ok(()),
+        }
+    }
+
+    /// A process that has not mapped a pool wrote to its file.
+    fn written_pool(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        pool: PoolIndex,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), TraceError> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        if self
+            .pools
+            .get(pool)
+            .is_some_and(|pool| pool.len_bytes < end)
+        {
+            self.resize(thread, stack, pool, end)?;
+        }
+        let kind = StoreKind::System;
+        self.order.store(pool, PoolOffset(offset), bytes, None);
+        let at = Place::new(pool, PoolOffset(offset));
+        self.append(thread, stack, Body::Pm(Event::Store { kind, at, bytes }))
+    }
+
+    /// A process that has not mapped a pool changed the length of its file.
+    fn changed_pool(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        pool: PoolIndex,
+        event: &FileEvent<'_>,
+    ) -> Result<(), TraceError> {
+        const KEEP_SIZE: u64 = 1;
+        let len_bytes = self.pools.get(pool).map_or(0, |pool| pool.len_bytes);
+        match (event.code, event.numbers) {
+            (FileCode::Truncate, [len_bytes, ..]) => self.resize(thread, stack, pool, len_bytes),
+            (_, [KEEP_SIZE, ..]) => Ok(()),
+            (_, [0, offset, len]) => {
+                let end = offset.saturating_add(len).max(len_bytes);
+                self.resize(thread, stack, pool, end)
+            }
+            _ => {
+                self.contradictions += 1;
+                Ok(())
+            }
+        }
     }
 }
 

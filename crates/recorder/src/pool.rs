@@ -124,6 +124,11 @@ impl Pools {
         })
     }
 
+    /// The pool that a file is.
+    pub(crate) fn index_of(&self, file: FileIdentity) -> Option<PoolIndex> {
+        self.by_identity.get(&file).copied()
+    }
+
     /// Whether a file is a pool.
     pub(crate) fn has(&self, file: FileIdentity) -> bool {
         self.by_identity.contains_key(&file)

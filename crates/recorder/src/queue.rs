@@ -33,6 +33,9 @@ enum Content {
         pool: PoolIndex,
         len_bytes: u64,
     },
+    Mapped {
+        pool: PoolIndex,
+    },
 }
 
 impl Entry {
@@ -46,7 +49,7 @@ impl Content {
     const fn len_bytes(self) -> usize {
         match self {
             Self::Record { len, .. } => len as usize,
-            Self::PoolLength { .. } => 0,
+            Self::PoolLength { .. } | Self::Mapped { .. } => 0,
         }
     }
 }
@@ -58,6 +61,8 @@ pub(crate) enum Item<'a> {
     Record(&'a [u8]),
     /// The host found that a pool had this length.
     PoolLength { pool: PoolIndex, len_bytes: u64 },
+    /// A file was mapped as a pool for the first time.
+    Mapped { pool: PoolIndex },
 }
 
 /// The waiting records of one thread.
@@ -99,6 +104,11 @@ impl Queue {
             Position(u64::MAX),
             Content::PoolLength { pool, len_bytes },
         );
+    }
+
+    /// Adds that a file is a pool from now on, behind records with the same stamp.
+    pub(crate) fn push_mapped(&mut self, stamp: Stamp, pool: PoolIndex) {
+        self.push_content(stamp, Position(u64::MAX), Content::Mapped { pool });
     }
 
     fn push_content(&mut self, stamp: Stamp, position: Position, content: Content) {
@@ -158,6 +168,7 @@ impl Queue {
                 Item::Record(&self.bytes[at..at + len as usize])
             }
             Content::PoolLength { pool, len_bytes } => Item::PoolLength { pool, len_bytes },
+            Content::Mapped { pool } => Item::Mapped { pool },
         }
     }
 
@@ -210,7 +221,7 @@ impl Queue {
         }
         let first = self.entries.iter().filter_map(|entry| match entry.content {
             Content::Record { at, .. } => Some(at),
-            Content::PoolLength { .. } => None,
+            Content::PoolLength { .. } | Content::Mapped { .. } => None,
         });
         let unused = first
             .min()

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,8 @@ use powerfail_protocol::shared::{
 };
 use powerfail_trace::recording::{ClientRequests, RecordingSummary, TargetStatus};
 use powerfail_trace::{
-    DERANDOMISE_NOTE, DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions,
+    DERANDOMISE_NOTE, DIRECTORY_NOTE, DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter,
+    WriterOptions,
 };
 use rustix::process::Signal;
 use rustix::time::Timespec;
@@ -36,6 +37,7 @@ use crate::shared_file::SharedFile;
 use crate::sleepers::Sleepers;
 use crate::socket::Socket;
 use crate::target::{Inheritance, Target, host_address, runtime_file, start};
+use crate::tree::Trees;
 use crate::wait::Exit;
 
 /// How long a record waits for older records: longer than a thread that is preempted in the middle of an append
@@ -82,10 +84,16 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
     let runtime = runtime_file(runtime)?;
     let doorbell = doorbell(&socket, &shared)?;
     let meta = meta(options, &fresh, &memory);
-    let writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
+    let mut writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
+    let trees = trees(options, &fresh, &mut writer)?;
+    if trees.are_recorded() {
+        shared.record_files();
+        shared.show_trees(trees.candidate(), trees.roots());
+    }
     let output = Output::new(
         writer,
         Pools::new(filter, memory.path()),
+        trees,
         options.stacks,
         options.output_prefix_bytes,
     );
@@ -134,6 +142,30 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
     summarise(recording, &shared, ended, &options.trace)
 }
 
+/// The trees, as they are before the target starts.
+fn trees(
+    options: &RecordOptions,
+    fresh: &FreshPool,
+    writer: &mut TraceWriter<File>,
+) -> Result<Trees, RecordError> {
+    let mut trees = Trees::default();
+    let fresh = if options.automatic_trees {
+        fresh.directory()
+    } else {
+        fresh.named_directory()
+    };
+    for tree in options.trees.iter().map(PathBuf::as_path).chain(fresh) {
+        trees.add(writer, tree)?;
+    }
+    if options.automatic_trees
+        && trees.roots().is_empty()
+        && let Ok(current) = std::env::current_dir()
+    {
+        trees.add_candidate(&current);
+    }
+    Ok(trees)
+}
+
 /// Completes the trace, and checks it.
 fn summarise(
     mut recording: Drain,
@@ -154,12 +186,15 @@ fn summarise(
         ));
     }
     let companions = recording.written.companions(&pools);
+    let elsewhere = recording.written.outside(&pools, &recording.output.trees);
+    recording.warnings.extend(recording.output.trees.warnings());
     judged.suspects.extend(recording.written.unrecorded());
     judged.suspects.extend(refused_call(ended.exit.status));
     recording.warnings.extend(recording.written.warning());
     let Output {
-        writer,
+        mut writer,
         pools: recorded,
+        trees,
         sites,
         counts,
         trap_events,
@@ -167,6 +202,7 @@ fn summarise(
         order,
         ..
     } = recording.output;
+    trees.finish(&mut writer)?;
     let written = writer.finish(&images)?;
     let client_requests = client_requests(shared.requests());
     let mut warnings = recording.warnings;
@@ -178,6 +214,8 @@ fn summarise(
         process_count: recording.processes.count() as u32,
         thread_count: recording.thread_count,
         pools,
+        trees: trees.summary(),
+        elsewhere,
         ignored,
         companions,
         sites: sites.counts(),
@@ -389,6 +427,7 @@ fn meta(options: &RecordOptions, fresh: &FreshPool, memory: &MemoryDirectory) ->
     });
     let derandomised = options.derandomise.then(|| note(DERANDOMISE_NOTE, "yes"));
     let pool = fresh.path().and_then(Path::to_str);
+    let directory = fresh.named_directory().and_then(Path::to_str);
     let heap = memory
         .heap()
         .map(|path| note(HEAP_NOTE, &path.to_string_lossy()));
@@ -409,6 +448,7 @@ fn meta(options: &RecordOptions, fresh: &FreshPool, memory: &MemoryDirectory) ->
         .chain(domain)
         .chain(scheduled)
         .chain(pool.map(|path| note(POOL_NOTE, path)))
+        .chain(directory.map(|path| note(DIRECTORY_NOTE, path)))
         .chain(heap)
         .chain(derandomised)
         .collect(),

@@ -9,9 +9,12 @@
 
 #![allow(unsafe_code, reason = "a mapping that other processes write to")]
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use powerfail_protocol::file::{LOCK_WAITED_FOR, PATHS_MAX, TreeTable};
 use powerfail_protocol::fuzz::{AREA_LEN, Area, area_offset};
 use powerfail_protocol::shared::{
     CHUNKS_ADDRESS, CHUNKS_MAX, CONTROL_ADDRESS, ChunkState, Doubt, MAGIC, Mode, RecordingControl,
@@ -19,6 +22,7 @@ use powerfail_protocol::shared::{
     chunk_of, chunk_offset, file_len,
 };
 use powerfail_protocol::{PROTOCOL_VERSION, ScratchSlot, chunk, store_lock};
+use powerfail_trace::Tree;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -519,6 +523,48 @@ impl SharedFile {
         // SAFETY: an aligned word of the slot that its thread changes with single instructions.
         let depth = unsafe { AtomicU32::from_ptr(&raw mut (*self.slot(index)).block.signal_depth) };
         depth.load(Ordering::Acquire)
+    }
+
+    /// Lets the target record operations on files, if it does not.
+    pub(crate) fn record_files(&self) {
+        self.trees().is_on.store(1, Ordering::Release);
+    }
+
+    /// Shows the target where the trees are: the directory below which more are made, and the roots.
+    pub(crate) fn show_trees(&self, candidate: Option<&Path>, roots: &[Tree]) {
+        let table = self.trees();
+        let roots = roots.iter().map(|root| root.path.as_path());
+        let paths = core::iter::once(candidate.unwrap_or(Path::new(""))).chain(roots);
+        let mut at = 0;
+        for path in paths {
+            let path = path.as_os_str().as_bytes();
+            let Ok(len) = u16::try_from(path.len()) else {
+                continue;
+            };
+            if at + 2 + path.len() > PATHS_MAX {
+                break;
+            }
+            for byte in len.to_le_bytes().iter().chain(path) {
+                table.paths[at].store(*byte, Ordering::Relaxed);
+                at += 1;
+            }
+        }
+        table.paths_len.store(at as u32, Ordering::Release);
+    }
+
+    /// Gives back the lock of operations on files, if a thread that does not exist any more has it.
+    pub(crate) fn free_file_lock(&self, thread: u32) {
+        let lock = &self.trees().lock;
+        let found = lock.load(Ordering::Acquire);
+        if found & !LOCK_WAITED_FOR == thread + 1 {
+            lock.store(0, Ordering::Release);
+            let _ = futex::wake(lock, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    fn trees(&self) -> &TreeTable {
+        // SAFETY: the file has a control page, and everything in the table is atomic.
+        unsafe { &(*self.control()).trees }
     }
 
     /// Answers the thread in a slot.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use powerfail_trace::recording::PoolSummary;
 
+use crate::tree::Trees;
+
 /// How many files are remembered, at most.
 const FILES_MAX: usize = 1 << 16;
 
@@ -49,6 +51,13 @@ impl WrittenFiles {
             .filter(|file| pools.iter().any(|pool| belongs(file, &pool.path)))
             .cloned()
             .collect()
+    }
+
+    /// Those that are neither pools nor in a tree.
+    pub(crate) fn outside(&self, pools: &[PoolSummary], trees: &Trees) -> Vec<PathBuf> {
+        let is_pool = |path: &PathBuf| pools.iter().any(|pool| pool.path == *path);
+        let outside = self.paths.iter().filter(|path| !trees.contains(path));
+        outside.filter(|path| !is_pool(path)).cloned().collect()
     }
 
     /// What was done to pools and is not recorded, a sentence each.

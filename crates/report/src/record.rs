@@ -106,13 +106,21 @@ pub fn choice_of_pools(out: &mut dyn Write, summary: &RecordingSummary) -> io::R
     Ok(())
 }
 
-/// The files that were mapped: names of fields and their texts.
+/// How many files outside of pools and trees are shown; `--json` shows all.
+const ELSEWHERE_SHOWN: usize = 5;
+
+/// The files that were mapped or written: names of fields and their texts.
 fn files(summary: &RecordingSummary) -> Vec<(&'static str, String)> {
     let pools = summary.pools.iter().map(|pool| {
         let len = bytes(pool.final_len_bytes);
         ("pool", format!("{}, {len}", pool.path.display()))
     });
+    let trees = summary.trees.iter().map(|tree| {
+        let names = plural(tree.names, "name");
+        ("tree", format!("{}, {names}", tree.path.display()))
+    });
     let none = match (summary.pools.as_slice(), summary.ignored.as_slice()) {
+        _ if !summary.trees.is_empty() => None,
         ([], []) => Some("none: the target mapped no file shared and writable"),
         ([], _) => Some("none of the files that the target mapped"),
         _ => None,
@@ -122,7 +130,20 @@ fn files(summary: &RecordingSummary) -> Vec<(&'static str, String)> {
         let reason = reason_text(file.reason);
         ("ignored", format!("{} ({reason})", file.path.display()))
     });
-    pools.chain(none).chain(ignored).collect()
+    let shown = summary.elsewhere.iter().take(ELSEWHERE_SHOWN);
+    let elsewhere = shown.map(|path| {
+        let text = format!("{} (written, not in a tree)", path.display());
+        ("outside", text)
+    });
+    let more = summary.elsewhere.len().saturating_sub(ELSEWHERE_SHOWN) as u64;
+    let more = (more > 0).then(|| ("outside", format!("{} more", plural(more, "file"))));
+    pools
+        .chain(none)
+        .chain(trees)
+        .chain(ignored)
+        .chain(elsewhere)
+        .chain(more)
+        .collect()
 }
 
 fn processes(number: u32) -> String {
@@ -210,6 +231,11 @@ pub fn summary_json(trace: &Path, summary: &RecordingSummary, failure: Option<&s
             })
         })
         .collect();
+    let trees: Vec<Value> = summary
+        .trees
+        .iter()
+        .map(|tree| json!({"path": tree.path.to_string_lossy(), "names": tree.names}))
+        .collect();
     let ignored: Vec<Value> = summary
         .ignored
         .iter()
@@ -227,6 +253,12 @@ pub fn summary_json(trace: &Path, summary: &RecordingSummary, failure: Option<&s
         "events": summary.events(),
         "counts": counts,
         "pools": pools,
+        "trees": trees,
+        "outside": summary
+            .elsewhere
+            .iter()
+            .map(|path| path.to_string_lossy())
+            .collect::<Vec<_>>(),
         "ignored": ignored,
         "sites": sites,
         "trap_events": summary.trap_events,

@@ -66,7 +66,7 @@ use fuzz::{derandomise, desock, observed};
 use libc::{early, fork_exit, interpose, raw_calls, synchronise};
 use platform::sys;
 use record::{
-    call_stacks, client_requests, heap, pmdk, pools, registered_ranges, store_locks, threads,
+    call_stacks, client_requests, files, heap, pmdk, pools, registered_ranges, store_locks, threads,
 };
 
 #[used]
@@ -109,6 +109,7 @@ fn start_modes() {
         store_locks::begin_process();
         call_stacks::set_main_stack_end(interpose::main_stack_end());
         threads::attach();
+        files::trees::begin();
         client_requests::prepare();
         raw_calls::prepare();
     }

@@ -23,6 +23,8 @@ pub struct Meta {
 pub const DOMAIN_NOTE: &str = "domain";
 /// The name of the note with the path that `{pool}` stood for in the command.
 pub const POOL_NOTE: &str = "pool";
+/// The name of the note with the path that `{dir}` stood for in the command.
+pub const DIRECTORY_NOTE: &str = "dir";
 /// The name of the note with the path of the persistent heap.
 pub const HEAP_NOTE: &str = "heap";
 /// The name of the note that time, random numbers and process ids were those of every run; its value is `yes`.

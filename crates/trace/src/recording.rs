@@ -26,6 +26,10 @@ pub struct RecordingSummary {
     pub thread_count: u32,
     /// The files that were recorded.
     pub pools: Vec<PoolSummary>,
+    /// The trees whose files were recorded.
+    pub trees: Vec<TreeSummary>,
+    /// Files that the target wrote with system calls and that are neither pools nor in a tree. They are not recorded.
+    pub elsewhere: Vec<PathBuf>,
     /// The files that were mapped and not recorded.
     pub ignored: Vec<IgnoredFile>,
     /// Files beside a pool and named after it that the target wrote with system calls: a journal, for instance. They are
@@ -131,6 +135,15 @@ pub struct PoolSummary {
     pub initial_len_bytes: u64,
     /// Its length at the end.
     pub final_len_bytes: u64,
+}
+
+/// A tree whose files were recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeSummary {
+    /// Its root.
+    pub path: PathBuf,
+    /// How many names it has at the end, without its root.
+    pub names: u64,
 }
 
 /// A file that was mapped and not recorded.

@@ -42,6 +42,7 @@ pub(super) fn workload(
     let mut options = RecordOptions::new(words.collect::<Vec<OsString>>(), trace);
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
+    options.choose_trees(&settings.recording.tree);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
     options.stacks = Stacks::Full;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);

@@ -27,7 +27,13 @@ options! {
         /// Path or pattern of files that are no pools; can be repeated
         [long, value_name = "PATH|GLOB"]
         not_pool: Vec<PathBuf> = Vec::new(),
-        /// Directory for the pool that replaces {pool} [default: /dev/shm]
+        /// Directory whose files are recorded, with everything below it; can be repeated. {dir} always is one
+        ///
+        /// 'auto' is the directory of {pool}, or, without that, every directory below the current one in which the
+        /// workload changes something. What is written elsewhere is listed and left alone.
+        [long, value_name = "DIR"]
+        tree: Vec<PathBuf> = Vec::new(),
+        /// Directory for the pool that replaces {pool}, and for {dir} [default: /dev/shm]
         [long, value_name = "DIR"]
         pm_dir: PathBuf,
         /// Make what the workload allocates with malloc or operator new persistent
@@ -75,7 +81,8 @@ options! {
         json: bool = false,
         /// Workload: a command and its arguments
         ///
-        /// {pool} in an argument is replaced by the path of a fresh pool, which is removed afterwards.
+        /// {pool} in an argument is replaced by the path of a fresh pool, {dir} by that of a fresh directory. Both are
+        /// removed afterwards.
         [last = true, value_name = "CMD"]
         command: Vec<OsString> = Vec::new(),
     }

@@ -297,6 +297,7 @@ impl Session {
                 | MessageKind::ThreadStart
                 | MessageKind::ThreadEnd
                 | MessageKind::PoolUnmap
+                | MessageKind::TreeAsk
                 | MessageKind::Exec
                 | MessageKind::ExecFailed
                 | MessageKind::Spawned

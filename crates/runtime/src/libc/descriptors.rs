@@ -12,6 +12,7 @@ use core::ffi::{c_int, c_uint};
 
 use crate::host;
 use crate::platform::number;
+use crate::record::files;
 
 use super::interpose::{explored, original, result};
 
@@ -25,6 +26,7 @@ extern "C" fn close(fd: c_int) -> c_int {
     if host::attached() && host::owns(fd) {
         return result(-EBADF) as c_int;
     }
+    files::descriptors::forget(fd);
     original!("close" as extern "C" fn(c_int) -> c_int)(fd)
 }
 
@@ -36,6 +38,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         return result(done) as c_int;
     }
     let close = original!("close_range" as Close);
+    files::descriptors::forget_all();
     let ours = host::attached().then(host::socket_number).flatten();
     match ours.map(|ours| ours as c_uint) {
         Some(ours) if (first..=last).contains(&ours) => {
@@ -63,6 +66,7 @@ extern "C" fn closefrom(first: c_int) {
 extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     if host::attached() && from != to {
         host::move_away(to);
+        files::descriptors::forget(to);
     }
     original!("dup2" as extern "C" fn(c_int, c_int) -> c_int)(from, to)
 }
@@ -71,6 +75,7 @@ extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
 extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     if host::attached() && from != to {
         host::move_away(to);
+        files::descriptors::forget(to);
     }
     original!("dup3" as extern "C" fn(c_int, c_int, c_int) -> c_int)(from, to, flags)
 }

@@ -10,6 +10,7 @@
 use core::ffi::{CStr, c_char, c_int, c_long};
 
 use crate::platform::{number, sys};
+use crate::record::files::calls;
 use crate::record::{pool_files, pools, schedule};
 use crate::{fuzz, host};
 
@@ -18,7 +19,11 @@ use super::raw_calls;
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
-    if let Some(done) = explored(number::FSYNC, [fd as usize, 0, 0, 0, 0, 0]) {
+    let arguments = [fd as usize, 0, 0, 0, 0, 0];
+    if let Some(done) = explored(number::FSYNC, arguments) {
+        return result(done) as c_int;
+    }
+    if let Some(done) = changed(number::FSYNC, arguments) {
         return result(done) as c_int;
     }
     schedule::step();
@@ -31,7 +36,11 @@ extern "C" fn fsync(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
-    if let Some(done) = explored(number::FDATASYNC, [fd as usize, 0, 0, 0, 0, 0]) {
+    let arguments = [fd as usize, 0, 0, 0, 0, 0];
+    if let Some(done) = explored(number::FDATASYNC, arguments) {
+        return result(done) as c_int;
+    }
+    if let Some(done) = changed(number::FDATASYNC, arguments) {
         return result(done) as c_int;
     }
     schedule::step();
@@ -46,6 +55,9 @@ extern "C" fn fdatasync(fd: c_int) -> c_int {
 extern "C" fn ftruncate(fd: c_int, len: c_long) -> c_int {
     let arguments = [fd as usize, len as usize, 0, 0, 0, 0];
     if let Some(done) = explored(number::FTRUNCATE, arguments) {
+        return result(done) as c_int;
+    }
+    if let Some(done) = changed(number::FTRUNCATE, arguments) {
         return result(done) as c_int;
     }
     schedule::step();
@@ -78,6 +90,9 @@ pub(crate) fn raw_truncate(arguments: [usize; 6]) -> isize {
     if let Some(done) = explored(number::TRUNCATE, arguments) {
         return done;
     }
+    if let Some(done) = changed(number::TRUNCATE, arguments) {
+        return done;
+    }
     let path = arguments[0] as *const c_char;
     // SAFETY: by the contract of `truncate`, and the kernel reads the path itself.
     let call = || unsafe { sys::call(number::TRUNCATE, arguments) };
@@ -102,6 +117,12 @@ pub(crate) fn raw_truncate(arguments: [usize; 6]) -> isize {
     done
 }
 
+/// Makes a system call that changes a file of a tree; `None` if it does not.
+fn changed(number: usize, arguments: [usize; 6]) -> Option<isize> {
+    // SAFETY: the target calls the function of the C library that makes this system call.
+    unsafe { calls::perform(number, arguments) }
+}
+
 /// After something that may have made a pool's file longer.
 fn maybe_longer(fd: c_int) {
     if pools::is_pool(fd)
@@ -115,6 +136,9 @@ fn maybe_longer(fd: c_int) {
 extern "C" fn posix_fallocate(fd: c_int, offset: c_long, len: c_long) -> c_int {
     let arguments = [fd as usize, 0, offset as usize, len as usize, 0, 0];
     if let Some(done) = explored(number::FALLOCATE, arguments) {
+        return -done as c_int;
+    }
+    if let Some(done) = changed(number::FALLOCATE, arguments) {
         return -done as c_int;
     }
     schedule::step();
@@ -146,6 +170,9 @@ extern "C" fn fallocate(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> 
     if let Some(done) = explored(number::FALLOCATE, arguments) {
         return result(done) as c_int;
     }
+    if let Some(done) = changed(number::FALLOCATE, arguments) {
+        return result(done) as c_int;
+    }
     if pools::is_pool(fd) {
         schedule::step();
         return result(pool_files::allocate(fd, mode, offset as u64, len as u64)) as c_int;
@@ -170,7 +197,7 @@ macro_rules! pass_on {
             for (place, argument) in arguments.iter_mut().zip([$($argument as usize),*]) {
                 *place = argument;
             }
-            match explored($number, arguments) {
+            match explored($number, arguments).or_else(|| changed($number, arguments)) {
                 Some(done) => result(done) as $result,
                 None => original!($original as extern "C" fn($($kind),*) -> $result)($($argument),*),
             }
@@ -195,6 +222,9 @@ macro_rules! refuse_on_pools {
                 *place = argument;
             }
             if let Some(done) = explored($number, arguments) {
+                return result(done);
+            }
+            if let Some(done) = changed($number, arguments) {
                 return result(done);
             }
             raw_calls::refuse_unseen($number, arguments);

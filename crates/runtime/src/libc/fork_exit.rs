@@ -13,8 +13,8 @@ use crate::patching::{code, go_functions};
 use crate::platform::{number, sys};
 use crate::record::sites::SITES;
 use crate::record::{
-    call_stacks, client_requests, generated_code, heap, pool_files, pools, schedule, threads,
-    written_files,
+    call_stacks, client_requests, files, generated_code, heap, pool_files, pools, schedule,
+    threads, written_files,
 };
 use crate::{fuzz, host, recovery};
 
@@ -133,6 +133,7 @@ pub(crate) fn reset_after_fork() {
     host::reset_after_fork();
     call_stacks::reset_after_fork();
     written_files::reset_after_fork();
+    files::reset_after_fork();
     spawn_actions::reset_after_fork();
     SITES.reset_after_fork();
     pools::reset_after_fork();

@@ -11,6 +11,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use crate::libc::system_calls;
 use crate::patching::modules;
+use crate::record::files::trees;
 use crate::{host, recovery};
 
 unsafe extern "C" {
@@ -141,10 +142,13 @@ pub(crate) fn result(value: isize) -> isize {
 
 /// Addresses of functions of the C library whose system calls pass through us.
 pub(crate) fn system_call_functions() -> Vec<u64> {
-    system_calls::FUNCTIONS
-        .iter()
-        .filter_map(|name| maybe_find(name))
-        .collect()
+    let of_files: &[&str] = if trees::are_on() {
+        &system_calls::FILE_FUNCTIONS
+    } else {
+        &[]
+    };
+    let all = system_calls::FUNCTIONS.iter().chain(of_files);
+    all.filter_map(|name| maybe_find(name)).collect()
 }
 
 /// Where a variable of the C library is; null if it has none of that name.

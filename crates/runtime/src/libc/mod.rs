@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`interpose`] | what all of these have in common: the originals, `errno`, whether anything watches |
 //! | [`memory_maps`] | `mmap` and its like |
+//! | [`file_calls`] | functions that write, rename or remove files of trees |
 //! | [`file_changes`] | functions that change, truncate, allocate or sync files |
 //! | [`thread_start`] | `pthread_create` |
 //! | [`fork_exit`] | `fork`, `daemon`, `forkpty` and `_exit` |
@@ -24,6 +25,7 @@ pub(crate) mod clone;
 mod descriptors;
 pub(crate) mod early;
 pub(crate) mod execute;
+mod file_calls;
 mod file_changes;
 pub(crate) mod fork_exit;
 pub(crate) mod interpose;

@@ -23,6 +23,7 @@ use crate::platform::number::{
     SIGALTSTACK, SPLICE, TRUNCATE,
 };
 use crate::platform::{handler_stacks, iovec, sys};
+use crate::record::files::{self, trees};
 use crate::record::pools::{self, Request};
 use crate::record::sites::Sites;
 use crate::record::{faults, pool_files, remap, schedule, threads};
@@ -40,6 +41,9 @@ pub(crate) fn prepare() {
     if is_needed {
         faults::install();
         Sites::start();
+    } else if trees::are_on() {
+        faults::install();
+        Sites::start_calls();
     }
 }
 
@@ -113,6 +117,10 @@ unsafe fn submits_to_pool(count: usize, requests: usize) -> bool {
 /// As the system call.
 pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
     fuzz::before_call(number, arguments);
+    // SAFETY: by the contract the target makes this call with these arguments.
+    if let Some(done) = unsafe { files::calls::perform(number, arguments) } {
+        return Some(done);
+    }
     let [first, second, third, fourth, fifth, sixth] = arguments;
     let fd = first as i32;
     Some(match number {

@@ -23,6 +23,7 @@ use crate::platform::number::{
     RECVFROM, RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
 };
 use crate::platform::sys;
+use crate::record::files::descriptors;
 use crate::record::{append, pool_files, pools, store_locks, written_files};
 
 /// The functions of the C library whose system calls pass through here.
@@ -45,6 +46,47 @@ pub(crate) const FUNCTIONS: [&str; 18] = [
     "sendto\0",
     "sendmsg\0",
     "__write_nocancel\0",
+];
+
+/// Further ones, if operations on files are recorded. Not among them is what `posix_spawn` calls with all signals blocked:
+/// `__open_nocancel` and its like.
+pub(crate) const FILE_FUNCTIONS: [&str; 36] = [
+    "open64\0",
+    "openat64\0",
+    "creat64\0",
+    "open_by_handle_at\0",
+    "rename\0",
+    "renameat\0",
+    "renameat2\0",
+    "link\0",
+    "linkat\0",
+    "symlink\0",
+    "symlinkat\0",
+    "unlink\0",
+    "unlinkat\0",
+    "remove\0",
+    "rmdir\0",
+    "mkdir\0",
+    "mkdirat\0",
+    "mknod\0",
+    "mknodat\0",
+    "__xmknod\0",
+    "__xmknodat\0",
+    "mkfifo\0",
+    "mkfifoat\0",
+    "truncate64\0",
+    "ftruncate64\0",
+    "fallocate64\0",
+    "posix_fallocate64\0",
+    "fsync\0",
+    "fdatasync\0",
+    "sync\0",
+    "syncfs\0",
+    "copy_file_range\0",
+    "sendfile64\0",
+    "splice\0",
+    "ioctl\0",
+    "dup\0",
 ];
 
 /// How much of an output is kept.
@@ -85,6 +127,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
                 })
             }
             RECVMSG => {
+                descriptors::forget_all();
                 let message = arguments[1] as *mut Message;
                 let make = |message: usize| {
                     let mut arguments = arguments;

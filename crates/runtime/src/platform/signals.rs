@@ -47,6 +47,8 @@ static TARGET_ACTIONS: [AtomicTargetAction; SIGNALS] = [const {
     }
 }; SIGNALS];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// Whether the target has ever set a handler.
+static HANDLED: AtomicBool = AtomicBool::new(false);
 
 /// How the kernel describes the action of a signal.
 #[repr(C)]
@@ -120,6 +122,11 @@ pub(crate) fn are_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }
 
+/// Whether a handler of the target may run.
+pub(crate) fn target_has_handlers() -> bool {
+    HANDLED.load(Ordering::Relaxed)
+}
+
 /// The action that the target has set for a signal, as a value.
 #[derive(Clone, Copy)]
 pub(crate) struct TargetAction {
@@ -131,6 +138,9 @@ pub(crate) struct TargetAction {
 /// Remembers the action that the target sets for a signal; returns the one before.
 pub(crate) fn set_target_action(signal: usize, wished: TargetAction) -> TargetAction {
     let before = target_action(signal);
+    if wished.handler > SIG_IGN {
+        HANDLED.store(true, Ordering::Relaxed);
+    }
     let target_action = &TARGET_ACTIONS[signal];
     target_action.flags.store(wished.flags, Ordering::Relaxed);
     target_action.mask.store(wished.mask, Ordering::Relaxed);

@@ -320,12 +320,32 @@ pub(crate) fn fstat(fd: i32) -> Option<FileStatus> {
             [fd as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0],
         )
     };
-    (result == 0).then_some(FileStatus {
-        device: stat[0],
-        inode: stat[1],
-        mode: stat[3] as u32,
-        len_bytes: stat[6],
-    })
+    (result == 0).then(|| FileStatus::of(&stat))
+}
+
+impl FileStatus {
+    const fn of(stat: &[u64; 18]) -> Self {
+        Self {
+            device: stat[0],
+            inode: stat[1],
+            mode: stat[3] as u32,
+            len_bytes: stat[6],
+        }
+    }
+}
+
+/// Asks what a path names, below a directory that is open.
+pub(crate) fn status_at(
+    directory: i32,
+    path: &core::ffi::CStr,
+    flags: usize,
+) -> Option<FileStatus> {
+    let mut stat = [0u64; 18];
+    let (path, place) = (path.as_ptr() as usize, stat.as_mut_ptr() as usize);
+    let arguments = [directory as usize, path, place, flags, 0, 0];
+    // SAFETY: the kernel reads the path, and struct stat has 144 bytes.
+    let result = unsafe { call(number::NEWFSTATAT, arguments) };
+    (result == 0).then(|| FileStatus::of(&stat))
 }
 
 /// Ends the process at once.

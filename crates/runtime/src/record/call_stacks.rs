@@ -455,13 +455,19 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
 /// up in the thread's table as emitted code does it; `kind` is different for each function that asks.
 #[inline(never)]
 pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
-    // SAFETY: the block is this thread's.
-    let is_for_other = unsafe { (*block).scratch[ScratchSlot::Origin(0).index()] } != 0;
     if !pools::was_mapped() && (fuzz::is_active() || derandomise::is_on()) {
         // A recording usually knows nothing of code before the first pool is mapped; campaigns, which look at code
         // before, are to see the same.
         return NO_SITE;
     }
+    of_file_call(block, kind)
+}
+
+/// As [`of_call`], of an operation on a file. Code is known from the beginning if these are recorded.
+#[inline(never)]
+pub(crate) fn of_file_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
+    // SAFETY: the block is this thread's.
+    let is_for_other = unsafe { (*block).scratch[ScratchSlot::Origin(0).index()] } != 0;
     if is_for_other || !are_wanted() {
         return of_record(block, NO_SITE);
     }

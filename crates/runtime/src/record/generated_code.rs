@@ -76,7 +76,7 @@ pub(crate) fn look_at_all() {
 
 fn look((from, to, writable): (u64, u64, bool), readable: bool) {
     let certain = SITES.with(|sites| {
-        let sites: &mut Sites = sites.as_mut()?;
+        let sites: &mut Sites = sites.as_mut().filter(|sites| sites.records_memory())?;
         Some(readable && sites.look_at_generated(from, to) && !writable)
     });
     if certain == Some(false) {

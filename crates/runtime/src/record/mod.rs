@@ -22,6 +22,7 @@ pub(crate) mod call_stacks;
 pub(crate) mod client_requests;
 pub(crate) mod emulate;
 pub(crate) mod faults;
+pub(crate) mod files;
 pub(crate) mod first_pool;
 pub(crate) mod generated_code;
 pub(crate) mod heap;

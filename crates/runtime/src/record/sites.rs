@@ -46,6 +46,8 @@ pub(crate) struct Sites {
     /// From the start of each trampoline to its site.
     trampolines: BTreeMap<u64, u64>,
     mode: Mode,
+    /// Whether flushes, fences and locked operations are recorded, too. Else only system calls are.
+    records_memory: bool,
     /// An address in the function that must not be patched.
     thread_starter: u64,
     /// Functions of the C library whose system calls concern us.
@@ -56,6 +58,8 @@ pub(crate) struct Sites {
     system_call_copies: BTreeMap<u64, u64>,
     /// Where code was generated at run time.
     generated: Vec<(u64, u64)>,
+    /// Modules of which only system calls are watched.
+    only_calls: Vec<(u64, u64)>,
     /// Where the C library and the dynamic linker are.
     system_modules: Vec<(u64, u64)>,
     /// Where libpmemobj is, whose transactions are seen by its functions.
@@ -86,6 +90,29 @@ pub(crate) struct Refused(pub(crate) String);
 impl Sites {
     /// Starts recording: finds all modules, and patches what does not fault.
     pub(crate) fn start() {
+        if Self::are_known() {
+            return;
+        }
+        Self::find();
+        modules::for_each(|module| {
+            SITES.with(|sites| {
+                if let Some(sites) = sites {
+                    sites.begin_memory();
+                    sites.look_at(module);
+                    sites.look_at_memory(module);
+                }
+            });
+        });
+        generated_code::look_at_all();
+    }
+
+    /// Watches system calls, and nothing else.
+    pub(crate) fn start_calls() {
+        Self::find();
+        Self::update();
+    }
+
+    fn find() {
         if SITES.with(|sites| sites.is_some()) {
             return;
         }
@@ -95,33 +122,59 @@ impl Sites {
         SITES.with(|sites| {
             sites.get_or_insert_with(|| Self::new(thread_starter, callers));
         });
-        Self::update();
-        generated_code::look_at_all();
     }
 
-    /// Whether the code of the target is watched.
+    /// Whether flushes, fences and locked operations are recorded, too.
+    pub(crate) const fn records_memory(&self) -> bool {
+        self.records_memory
+    }
+
+    /// Whether flushes, fences and locked operations of the target are recorded.
     pub(crate) fn are_known() -> bool {
-        SITES.with(|sites| sites.is_some())
+        SITES.with(|sites| sites.as_ref().is_some_and(|sites| sites.records_memory))
+    }
+
+    /// The window is where it will be from now on: code can be emitted that knows it.
+    fn begin_memory(&mut self) {
+        if !self.records_memory {
+            self.records_memory = true;
+            self.patcher.emitter = emitter();
+            self.make_refill_stub();
+        }
+    }
+
+    /// Patches what does not fault in a module whose system calls were watched before.
+    fn look_at_memory(&mut self, module: &LoadedModule) {
+        let range = module.range();
+        if !self.only_calls.contains(&range) {
+            return;
+        }
+        self.only_calls.retain(|other| *other != range);
+        let functions: Vec<Function> = self
+            .modules
+            .functions_in(range.0, range.1)
+            .copied()
+            .collect();
+        let silent = self.find_silent(&functions);
+        if schedule::is_on() && !module.is_installed() {
+            self.find_loads(&functions);
+        }
+        if !module.is_of_the_system() {
+            self.look_for_code_without_table(module, &functions);
+        }
+        self.patch_silent(silent);
+        self.patch_loads(range.0, range.1);
     }
 
     fn new(thread_starter: u64, system_callers: Vec<u64>) -> Self {
-        let emitter = Emitter::new(EmitterSettings {
-            names_stacks: call_stacks::are_wanted(),
-            turns: if schedule::is_on() {
-                Turns::AskedFor
-            } else {
-                Turns::NotAskedFor
-            },
-            // A flush that does no good is worth knowing.
-            volatile_flushes: VolatileFlushes::Recorded,
-            ..EmitterSettings::new(window())
-        });
-        let mut new = Self {
-            patcher: Patcher::new(emitter, CLAIMS),
+        Self {
+            patcher: Patcher::new(emitter(), CLAIMS),
             modules: Modules::default(),
             entries: BTreeMap::new(),
             trampolines: BTreeMap::new(),
             mode: host::mode(),
+            records_memory: false,
+            only_calls: Vec::new(),
             thread_starter,
             system_callers,
             system_calls: BTreeSet::new(),
@@ -131,9 +184,7 @@ impl Sites {
             transactional: Vec::new(),
             emulated: EmulatedSites::default(),
             loads: BTreeSet::new(),
-        };
-        new.make_refill_stub();
-        new
+        }
     }
 
     /// Looks at modules that are new, when code was loaded or unloaded.
@@ -159,8 +210,13 @@ impl Sites {
         self.forget(from, to);
         let functions = self.modules.add(module);
         // All is found before anything changes: behind a breakpoint, other instructions would be decoded.
-        let silent = self.find_silent(&functions);
-        if schedule::is_on() && !module.is_installed() {
+        let silent = if self.records_memory {
+            self.find_silent(&functions)
+        } else {
+            self.only_calls.push((from, to));
+            Vec::new()
+        };
+        if self.records_memory && schedule::is_on() && !module.is_installed() {
             self.find_loads(&functions);
         }
         // Breakpoints come before patches, which must leave them alone.
@@ -170,7 +226,9 @@ impl Sites {
             self.sweep_system_calls(&callers);
         } else {
             self.sweep_system_calls(&functions);
-            self.look_for_code_without_table(module, &functions);
+            if self.records_memory {
+                self.look_for_code_without_table(module, &functions);
+            }
         }
         if module.is_named(b"libpmemobj.so") {
             self.transactional.push((from, to));
@@ -256,10 +314,15 @@ impl Sites {
             .entries
             .range(from..to)
             .filter_map(|(address, entry)| Some((*address, entry.patched_byte?)));
-        patched.next().is_none_or(|(address, byte)| {
-            // SAFETY: the module that is there is loaded.
-            unsafe { code::view(address, 1)[0] == byte }
-        })
+        // SAFETY: the module that is there is loaded.
+        let has = |address: u64, byte: u8| unsafe { code::view(address, 1)[0] == byte };
+        let mut calls = self.system_calls.range(from..to);
+        patched
+            .next()
+            .is_none_or(|(address, byte)| has(address, byte))
+            && calls
+                .next()
+                .is_none_or(|address| has(*address, code::BREAKPOINT))
     }
 
     fn make_refill_stub(&mut self) {
@@ -293,6 +356,8 @@ impl Sites {
             if is_starter || !may_have_silent_sites(bytes) {
                 continue;
             }
+            let restored = self.without_breakpoints(function, bytes);
+            let bytes = restored.as_deref().unwrap_or(bytes);
             let before = silent.len();
             self.patcher
                 .classifier
@@ -301,12 +366,27 @@ impl Sites {
                     silent.extend(scanned.silent.filter(|site| !is_stack(site)));
                 });
             // Most have nothing, and what is allocated is never given back.
-            if silent.len() > before {
+            if silent.len() > before && !self.patcher.functions.contains_key(&function.start) {
                 let layout = self.layout_of(function, bytes);
                 self.patcher.functions.insert(function.start, layout);
             }
         }
         silent
+    }
+
+    /// The code of a function as it was before breakpoints for system calls, if it has any: behind them, other
+    /// instructions would be decoded.
+    fn without_breakpoints(&self, function: Function, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut calls = self
+            .system_calls
+            .range(function.start..function.end)
+            .peekable();
+        calls.peek()?;
+        let mut restored = bytes.to_vec();
+        for address in calls {
+            restored[(address - function.start) as usize] = SYSCALL[0];
+        }
+        Some(restored)
     }
 
     /// Patches what does not fault.
@@ -429,6 +509,8 @@ impl Sites {
         self.system_call_copies
             .retain(|address, _| !(from..to).contains(address));
         self.transactional
+            .retain(|range| range.1 <= from || to <= range.0);
+        self.only_calls
             .retain(|range| range.1 <= from || to <= range.0);
         self.loads.retain(|address| !(from..to).contains(address));
         self.emulated.forget(from, to);
@@ -768,6 +850,21 @@ impl Patching for Sites {
     fn accepts(_: &Plan) -> bool {
         true
     }
+}
+
+/// What emits trampolines for the window as it is now.
+fn emitter() -> Emitter {
+    Emitter::new(EmitterSettings {
+        names_stacks: call_stacks::are_wanted(),
+        turns: if schedule::is_on() {
+            Turns::AskedFor
+        } else {
+            Turns::NotAskedFor
+        },
+        // A flush that does no good is worth knowing.
+        volatile_flushes: VolatileFlushes::Recorded,
+        ..EmitterSettings::new(window())
+    })
 }
 
 /// Says why there is no trampoline.
