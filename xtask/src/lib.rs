@@ -1,5 +1,6 @@
 //! The part of xtask that tests use as well: software of others, the packages that it needs, and planted bugs.
 
+pub mod cluster;
 pub mod packages;
 pub mod planted;
 pub mod random;

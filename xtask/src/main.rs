@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use xtask::{packages, planted, run, targets, torture};
+use xtask::{cluster, packages, planted, run, targets, torture};
 
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
@@ -22,6 +22,7 @@ usage: cargo xtask COMMAND
   example         record a small program with a bug, and show what a crash would leave of its pool
   targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md
   planted         check all programs with planted bugs, and write docs/figures/planted.md
+  cluster         check a program in shares under a Slurm of one node, as docs/guide/clusters.md says (as root)
   bench [NAME [OPTIONS]]
                   run the benchmarks (all, or those of one file in benches/, with its options)
   fuzz [SECONDS [NAME]]
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         ["example"] => example(),
         ["targets"] => release().and_then(|binary| targets::run(&binary, None)),
         ["targets", name] => release().and_then(|binary| targets::run(&binary, Some(name))),
+        ["cluster"] => release().and_then(|binary| cluster::run_recipe(&binary)),
         ["planted"] => planted::run(cargo),
         ["bench"] => bench(None, &[]),
         ["bench", name, ref options @ ..] => bench(Some(name), options),

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 16] = [
+const NEEDED: [(&str, &str); 17] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -30,6 +30,7 @@ const NEEDED: [(&str, &str); 16] = [
     ("memcached", "a target of tests, with its items in a pool"),
     ("chromium", "pages of reports are tested in it"),
     ("fio", "a target of tests, on a mapped file"),
+    ("parallel", "a recipe for shares of a run is tested with it"),
 ];
 
 /// Installs what is missing; without the right to do so, names it.

@@ -15,6 +15,7 @@ use crate::error::CheckError;
 use crate::event::{CheckEvent, Observer};
 use crate::fresh_name::FreshName;
 use crate::options::{CrashOptions, RaceOptions};
+use crate::outcomes::Outcomes;
 use crate::persistent::has_addresses;
 use crate::recovery::Recovery;
 use crate::runner::{Runner, RunnerOptions};
@@ -27,6 +28,7 @@ pub struct Checker<'t> {
     /// The library that is preloaded into recovery where its reads are watched.
     runtime: Arc<[u8]>,
     jobs: usize,
+    outcomes: Outcomes,
 }
 
 /// What the oracle is asked for besides running commands.
@@ -40,18 +42,19 @@ pub(crate) struct Instruments {
 
 impl<'t> Checker<'t> {
     /// A checker that runs up to `jobs` recoveries at a time.
-    pub const fn new(
-        trace: &'t Trace,
-        recovery: &'t Recovery,
-        runtime: Arc<[u8]>,
-        jobs: usize,
-    ) -> Self {
+    pub fn new(trace: &'t Trace, recovery: &'t Recovery, runtime: Arc<[u8]>, jobs: usize) -> Self {
         Self {
             trace,
             recovery,
             runtime,
             jobs,
+            outcomes: Outcomes::default(),
         }
+    }
+
+    /// The same, with outcomes that are known, or are to be kept.
+    pub(crate) fn with_outcomes(self, outcomes: Outcomes) -> Self {
+        Self { outcomes, ..self }
     }
 
     /// Lints the trace and lets the power fail in it.
@@ -141,6 +144,7 @@ impl<'t> Checker<'t> {
             rules: self.recovery.rules(),
             fill: self.recovery.fill(),
             companions: Vec::new(),
+            outcomes: self.outcomes.clone(),
         };
         Runner::new(self.trace, oracle, &parent, options)
     }

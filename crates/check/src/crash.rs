@@ -42,6 +42,7 @@ use crate::options::{CrashOptions, LazyOptions, LazyTime, RaceOptions};
 use crate::places::Places;
 use crate::races;
 use crate::runner::Runner;
+use crate::share::own_items;
 use engine::{BoundedObserver, Clock};
 use oracle_test::OracleTest;
 use undisturbed::UndisturbedRecovery;
@@ -123,7 +124,7 @@ pub(crate) fn crash<'t>(
     }
     if let Some(eager) = &options.eager {
         engine.allow(Share::Lazy);
-        let outcome = engine.eager_crashes(eager, options.budget, &mut crashed, &mut places);
+        let outcome = engine.eager_crashes(eager, options, &mut crashed, &mut places);
         engine.unless_interrupted(outcome)?;
     }
     engine.allow(Share::Candidates);
@@ -292,12 +293,12 @@ impl Engine<'_, '_> {
     /// Lets the power fail in every segment, with every combination of what may survive.
     fn eager_crashes(
         &mut self,
-        options: &EagerOptions,
-        budget: Option<Duration>,
+        eager: &EagerOptions,
+        options: &CrashOptions,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
-        let explored = eager::explore(self, options, budget, places)?;
+        let explored = eager::explore(self, eager, options, places)?;
         crashed.findings.extend(explored.findings);
         let prefixes = prefix::once_for_each_stack(explored.prefixes);
         self.allow(Share::LazyExplained);
@@ -342,9 +343,20 @@ impl Engine<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
         let (mut unconfirmed, mut passed_over) = (0_u64, 0_u64);
-        for hit in &linted.hits {
+        let costs: Vec<u64> = linted
+            .hits
+            .iter()
+            .map(|it| (!it.confirmed).into())
+            .collect();
+        let own = options
+            .partition
+            .map(|partition| own_items(partition, &costs));
+        for (number, hit) in linted.hits.iter().enumerate() {
             if !hit.confirmed && !options.wants_candidate(hit) {
                 passed_over += 1;
+                continue;
+            }
+            if !hit.confirmed && own.as_ref().is_some_and(|own| !own[number]) {
                 continue;
             }
             let finding = if hit.confirmed {
@@ -423,6 +435,9 @@ impl Engine<'_, '_> {
         self.begin_points();
         let mut points = exploration::LazyPoints::of(self.trace, self.runner, options)?;
         points.retain(|point| options.wants_point(CheckStep::Lazy, point));
+        if let Some(partition) = options.partition {
+            points.share(self.trace, self.runner.rules(), partition)?;
+        }
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(CheckStep::Lazy, &moments)?;
         exploration::explore(

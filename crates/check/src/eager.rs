@@ -10,10 +10,11 @@
 mod failures;
 
 use std::cell::RefCell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use powerfail_explore::{
-    EagerOptions, EagerState, EagerStates, GroupId, Representatives, Survey, runs_within,
+    EagerOptions, EagerState, EagerStates, GroupId, Representatives, SegmentCount, Survey,
+    runs_within,
 };
 use powerfail_finding::{Eager, Finding};
 use powerfail_image::PoolImages;
@@ -24,8 +25,10 @@ use crate::crash::{Engine, Failed, Share};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep};
+use crate::options::CrashOptions;
 use crate::places::Places;
 use crate::runner::{Survival, Trial};
+use crate::share::own_items;
 use failures::{FailingState, Failures};
 
 /// How many failures are diagnosed at a time, and how many times at most.
@@ -62,15 +65,26 @@ struct Ran {
     of_segment: FxHashMap<usize, u64>,
     /// Every chosen state was run, or is equal to one that was.
     is_whole: bool,
+    /// Which segments are in the share, if only a share is tried.
+    own: Option<Vec<bool>>,
+}
+
+impl Ran {
+    /// Whether a segment is to be tried.
+    fn is_own(&self, segment: usize) -> bool {
+        let own = self.own.as_ref();
+        own.is_none_or(|own| own.get(segment).copied().unwrap_or(false))
+    }
 }
 
 /// Lets the power fail in every segment.
 pub(crate) fn explore(
     engine: &mut Engine<'_, '_>,
     options: &EagerOptions,
-    budget: Option<Duration>,
+    crash: &CrashOptions,
     places: &mut Places<'_>,
 ) -> Result<EagerResult, CheckError> {
+    let budget = crash.budget;
     engine.begin_points();
     let mut options = options.clone();
     options.pass.fresh_pages_differ = engine.runner.is_filled();
@@ -101,13 +115,25 @@ pub(crate) fn explore(
         states,
         estimate: each.saturating_mul(runs),
     });
-    let moments: Vec<EventIndex> = survey.segments[survey.chosen.clone()]
-        .iter()
-        .map(|segment| segment.at)
+    let mut ran = Ran {
+        own: crash.partition.map(|partition| {
+            let cost = |segment: &SegmentCount| match segment.combinations {
+                few if few <= options.threshold => few,
+                _ => options.sample as u64,
+            };
+            let costs: Vec<u64> = survey.segments.iter().map(cost).collect();
+            own_items(partition, &costs)
+        }),
+        ..Ran::default()
+    };
+    let moments: Vec<EventIndex> = survey
+        .chosen
+        .clone()
+        .filter(|segment| ran.is_own(*segment))
+        .map(|segment| survey.segments[segment].at)
         .collect();
     engine.learn(CheckStep::Crashes, &moments)?;
 
-    let mut ran = Ran::default();
     let mut notes = notes(&survey, &options);
     match limit {
         Some(limit) if survey.states > limit as u64 => {
@@ -125,7 +151,7 @@ pub(crate) fn explore(
             totals.groups = ran.groups.len() as u64;
         }
     }
-    let reason = engine.runner.snapshot_note();
+    let reason = engine.runner.snapshot_note()?;
     notes.extend(reason.map(|reason| {
         format!("recovery is started anew for each crash state, not from a snapshot: {reason}")
     }));
@@ -189,6 +215,7 @@ fn run_states(
         ..
     } = engine;
     let observer = RefCell::new(&mut **observer);
+    let own = ran.own.clone();
     let mut left = only.map(FxHashSet::len);
     let mut is_late = false;
     let mut next = || -> Result<Option<(EagerState, Trial)>, CheckError> {
@@ -198,7 +225,10 @@ fn run_states(
             return Ok(None);
         }
         while let Some(state) = states.next_state()? {
-            if only.is_none_or(|only| only.contains(&state.number)) {
+            let is_own = own
+                .as_ref()
+                .is_none_or(|own| own.get(state.segment) == Some(&true));
+            if is_own && only.is_none_or(|only| only.contains(&state.number)) {
                 left = left.map(|left| left - 1);
                 let trial = Trial {
                     at: state.at,

@@ -8,6 +8,7 @@ use powerfail_oracle::OracleError;
 use powerfail_trace::TraceError;
 
 use crate::denials::Denials;
+use crate::outcomes::OutcomesError;
 
 /// An image on which recovery must succeed, because no crash made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,9 @@ pub enum CheckError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// Outcomes cannot be kept or read.
+    #[error(transparent)]
+    Outcomes(#[from] OutcomesError),
     /// Evidence in a report cannot be read.
     #[error("the report is damaged: its evidence has bytes that are not hexadecimal digits")]
     DamagedReport,

@@ -40,11 +40,13 @@ pub(crate) mod walk;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use powerfail_config::Partition;
 use powerfail_explore::{
     FailurePoint, FailurePointOptions, FailurePointsByStack, LeftOut, Plan, PlanOptions,
 };
 use powerfail_finding::{Code, Exploration, Tries};
-use powerfail_model::EventIndex;
+use powerfail_image::{CursorOptions, ImageCursor};
+use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::{StackId, Trace};
 
 use crate::content::ExpectedContents;
@@ -52,6 +54,7 @@ use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep, Observer};
 use crate::options::{CrashOptions, LazyOptions};
 use crate::runner::Runner;
+use crate::share::own_moments;
 use budget::{BudgetedExecutor, ExecutionBudget};
 use driver::{Bounds, Progress, Round, RoundObserver, round};
 use executor::OracleExecutor;
@@ -97,6 +100,8 @@ pub(crate) struct LazyResult {
 /// The failure points to explore, the most valuable first.
 pub(crate) struct LazyPoints {
     ranked: Vec<FailurePoint>,
+    /// The moments of the share, if only a share is tried.
+    own: Option<BTreeSet<EventIndex>>,
     stacks: usize,
     out_of_scope: u64,
 }
@@ -118,6 +123,7 @@ impl LazyPoints {
         let (ranked, left_out) = ranked(&by_stack);
         Ok(Self {
             ranked,
+            own: None,
             stacks: by_stack.stacks().len(),
             out_of_scope: left_out.out_of_scope,
         })
@@ -126,6 +132,40 @@ impl LazyPoints {
     /// Leaves out the points that are not wanted.
     pub(crate) fn retain(&mut self, is_wanted: impl FnMut(&FailurePoint) -> bool) {
         self.ranked.retain(is_wanted);
+    }
+
+    /// Leaves all points but those of a share to others. A point costs about as much as it has open lines.
+    pub(crate) fn share(
+        &mut self,
+        trace: &Trace,
+        rules: Rules,
+        partition: Partition,
+    ) -> Result<(), CheckError> {
+        let options = CursorOptions {
+            rules: Some(rules),
+            ..CursorOptions::default()
+        };
+        let mut cursor = ImageCursor::new(trace, options)?;
+        let mut moments: Vec<EventIndex> = self.moments().collect();
+        moments.sort_unstable();
+        moments.dedup();
+        let mut costs = Vec::new();
+        for at in moments {
+            cursor.move_to(at)?;
+            let open = cursor
+                .frontier()
+                .map_or(0, |it| it.open_lines_sorted().len());
+            costs.push((at, 1 + open as u64));
+        }
+        let own = own_moments(partition, costs.into_iter());
+        self.own = Some(own);
+        Ok(())
+    }
+
+    /// Whether a point is to be tried.
+    fn is_own(&self, point: &FailurePoint) -> bool {
+        let own = self.own.as_ref();
+        own.is_none_or(|own| own.contains(&point.at))
     }
 
     /// Those that are not tried, by call stack: the first moment, and how many there are.
@@ -138,7 +178,7 @@ impl LazyPoints {
         for point in self
             .ranked
             .iter()
-            .filter(|point| !tried.contains(&point.at))
+            .filter(|point| !tried.contains(&point.at) && self.is_own(point))
         {
             let (first, count) = untried.entry(point.stack).or_insert((point.at, 0));
             *first = point.at.min(*first);
@@ -172,7 +212,8 @@ impl LazyPoints {
 
     /// The moments at which the power fails.
     pub(crate) fn moments(&self) -> impl Iterator<Item = EventIndex> {
-        self.ranked.iter().map(|point| point.at)
+        let own = self.ranked.iter().filter(|point| self.is_own(point));
+        own.map(|point| point.at)
     }
 }
 
@@ -249,7 +290,8 @@ pub(crate) fn explore<'t>(
             (TurnKind::SecondAgain, Some(second)) => &second.progress.results,
             _ => &progress.results,
         };
-        let chosen = turns::points_of(turn, &points.ranked, earlier);
+        let mut chosen = turns::points_of(turn, &points.ranked, earlier);
+        chosen.retain(|point| points.is_own(point));
         let is_over = exploration.is_late() || exploration.is_spent();
         if chosen.is_empty() || is_over || progress.is_interrupted || progress.is_over {
             continue;

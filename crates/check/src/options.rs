@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use powerfail_config::Partition;
 use powerfail_explore::{EagerOptions, FailurePoint, FailurePointOptions};
 use powerfail_lint::Hit;
 use powerfail_model::EventIndex;
@@ -37,6 +38,8 @@ pub struct CrashOptions {
     pub selection: Option<Arc<dyn Selection>>,
     /// Let the power fail only just before this event.
     pub at: Option<EventIndex>,
+    /// Try only this share of what there is to try; `None` tries all.
+    pub partition: Option<Partition>,
     /// How long a recovery takes without a crash, if it is known to succeed: it is not tried again.
     pub undisturbed: Option<Duration>,
 }
@@ -57,7 +60,7 @@ impl CrashOptions {
 
     /// Whether only a part of the failure points is tried.
     pub(crate) const fn is_partial(&self) -> bool {
-        self.selection.is_some() || self.at.is_some()
+        self.selection.is_some() || self.at.is_some() || self.partition.is_some()
     }
 
     /// Whether to confirm a candidate of the lint by crashes.

@@ -7,6 +7,7 @@
 //!
 //! - `coverage.json` says which failure points were tried ([`Coverage`]), and `sources.json` has the source files that the
 //!   report names ([`KeptSources`]): what pictures of a run need. Directories of fuzzing and of older versions lack them.
+//! - `outcomes` has the outcomes of recoveries, so that no recovery has to run twice (`outcomes.rs`).
 //! - `seal` shows that this user made the directory on this machine ([`origin`]).
 //!
 //! An exported directory is a bundle: it also has the programs of recovery (`bundle.rs`).
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::bundle;
+use crate::outcomes;
 use crate::recovery::Recovery;
 
 /// The output directory if none is given.
@@ -235,6 +237,9 @@ fn sealed_names(out: &Directory) -> Result<Vec<PathBuf>, DirectoryError> {
     let (report, recovery) = stored(out)?;
     let mut names = kept_names(&report, &recovery);
     names.push(RECOVERY.into());
+    if out.read(outcomes::NAME.as_ref()).is_ok() {
+        names.push(outcomes::NAME.into());
+    }
     let packed = out.files_below(bundle::FILES.as_ref());
     let packed = packed.map_err(DirectoryError::file(&out.path().join(bundle::FILES)))?;
     names.extend(packed);

@@ -87,13 +87,16 @@ impl Engine<'_, '_> {
         self.begin_points();
         let mut points = points::of(self.trace, rules, crash, places)?;
         points.retain(|point| crash.wants_point(CheckStep::Races, point));
+        if let Some(partition) = crash.partition {
+            points.share(partition);
+        }
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(CheckStep::Races, &moments)?;
         let mut found = RacesResult {
             stacks: points.stacks as u64,
             ..RacesResult::default()
         };
-        found.races.failure_points = points.ranked.len() as u64;
+        found.races.failure_points = points.moments().count() as u64;
         found.notes.extend(points.notes());
         let cross = ShadowOptions {
             rules: self.runner.rules(),
@@ -163,16 +166,19 @@ impl Engine<'_, '_> {
         benign: &[(PoolIndex, Range<u64>)],
         deadline: Option<Instant>,
     ) -> Result<Progress<WatchedPoint>, CheckError> {
-        let total = points.ranked.len() as u64;
+        let total = points.moments().count() as u64;
         let fill = self.runner.fill().map(|fill| fill.byte);
         let mut progress: Progress<WatchedPoint> = Progress::default();
         for round_points in points.rounds(deadline.is_some()) {
             if progress.is_over {
                 break;
             }
+            // What is watched at a point depends on the points after it, whoever tries them.
             let mut moments: Vec<EventIndex> = round_points.iter().map(|it| it.at).collect();
             moments.extend(progress.results.iter().map(|it| it.at));
             moments.sort_unstable();
+            let mut round_points = round_points;
+            round_points.retain(|point| points.is_own(point));
             let rules = self.runner.rules();
             let mut remarks = WatchChanges::new(self.trace, cross)?;
             let changes = Changes::with(self.trace, rules, fill, &moments, &mut remarks)?;

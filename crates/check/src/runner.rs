@@ -17,12 +17,15 @@ use powerfail_image::{
 };
 use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, Rules};
 use powerfail_oracle::{
-    Backtrace, DeniedAccess, KillHandle, OpenWatch, Oracle, OracleError, PoolMapping, Slot, Verdict,
+    Backtrace, DeniedAccess, KillHandle, OpenWatch, Oracle, OracleError, PoolMapping, Slot,
+    SuspectLine, Verdict,
 };
 use powerfail_trace::Trace;
 use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
 
 use crate::error::CheckError;
+use crate::outcomes::{ANY_LIMIT, Key, Outcomes, RequestKind};
 
 mod pass;
 
@@ -83,6 +86,8 @@ pub(crate) struct RunnerOptions {
     pub(crate) fill: Option<Fill>,
     /// Files that are not pools and that recovery needs beside them.
     pub(crate) companions: Vec<std::path::PathBuf>,
+    /// Outcomes that are known, and where new ones are kept.
+    pub(crate) outcomes: Outcomes,
 }
 
 /// The result of a trial.
@@ -95,6 +100,7 @@ pub(crate) struct TrialResult {
 }
 
 /// A recovery on pools that no crash left.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct ChangedRun {
     /// The verdict of the oracle.
     pub(crate) verdict: Verdict,
@@ -104,7 +110,16 @@ pub(crate) struct ChangedRun {
     pub(crate) pools: Option<PoolChanges>,
 }
 
+/// The outcome of a run, as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct KeptRun {
+    pub(crate) verdict: Verdict,
+    /// Lines that look like failures, if it succeeded.
+    pub(crate) suspects: Vec<SuspectLine>,
+}
+
 /// What a recovery did to its pools.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct PoolChanges {
     /// The words that it changed: pool, offset and new value.
     pub(crate) written: Vec<(usize, usize, u64)>,
@@ -170,8 +185,10 @@ pub(crate) struct Runner<'t> {
     pub(crate) has_opened: Option<bool>,
     /// Lines that look like failures, of recoveries that succeeded: one for each word.
     suspects: BTreeMap<String, String>,
-    /// Recoveries run so far.
+    /// Recoveries run so far, with those whose outcomes were known.
     pub(crate) runs: u64,
+    /// How many recoveries have run on changed pools.
+    changed_runs: u64,
     // Dropped last, because the slots are in it.
     _directory: RunDirectory,
 }
@@ -204,6 +221,7 @@ impl<'t> Runner<'t> {
             has_opened: None,
             suspects: BTreeMap::new(),
             runs: 0,
+            changed_runs: 0,
             _directory: directory,
         };
         let nothing_lost = CrashState::default();
@@ -246,6 +264,11 @@ impl<'t> Runner<'t> {
     /// What fresh memory holds.
     pub(crate) const fn fill(&self) -> Option<Fill> {
         self.options.fill
+    }
+
+    /// Outcomes that are known, and where new ones are kept.
+    pub(crate) const fn outcomes(&self) -> &Outcomes {
+        &self.options.outcomes
     }
 
     /// Handles that kill recoveries from another thread, one for each slot.
@@ -389,6 +412,13 @@ impl<'t> Runner<'t> {
         let lost = std::thread::scope(|scope| {
             let workers = Workers::start(scope, &mut self.recoveries, kind.is_executed);
             let mut pass = Pass {
+                kind: if kind.is_executed {
+                    RequestKind::Plain
+                } else {
+                    RequestKind::Streamed
+                },
+                outcomes: &self.options.outcomes,
+                suspects: &mut self.suspects,
                 cursor,
                 images: &mut self.images,
                 running: workers.jobs.iter().map(|_| None).collect(),
@@ -410,19 +440,28 @@ impl<'t> Runner<'t> {
         lost
     }
 
-    /// Keeps the lines that look like failures: the least of each word, whatever the order of runs.
     fn note_suspects(&mut self) {
         for slot in &mut self.recoveries {
-            for suspect in slot.take_suspects() {
-                let known = self
-                    .suspects
-                    .entry(suspect.word)
-                    .or_insert_with(|| suspect.line.clone());
-                if suspect.line < *known {
-                    *known = suspect.line;
-                }
-            }
+            note_suspects(&mut self.suspects, slot.take_suspects());
         }
+    }
+
+    /// The name of a request about a trial. It has the crash state if that was asked for by name: what a name means at a
+    /// moment depends on the trace only.
+    fn key(&self, kind: RequestKind, trial: &Trial) -> Option<Key> {
+        self.outcomes().key(kind, |key| {
+            let none = CrashState::default();
+            match &trial.state {
+                Survival::Newest => key.number(0).image(trial.at, &none, &[]),
+                Survival::Floors => key.number(1).image(trial.at, &none, &[]),
+                Survival::Exactly(state) => key.number(2).image(trial.at, state, &[]),
+                Survival::Again(state, overlay) => key.number(3).image(trial.at, state, overlay),
+                Survival::Lost(lost) => key
+                    .number(4)
+                    .image(trial.at, &none, &[])
+                    .bytes(format!("{lost:?}").as_bytes()),
+            };
+        })
     }
 
     /// Lines that look like failures, of recoveries that succeeded since the last call, by the word that does.
@@ -457,6 +496,14 @@ impl<'t> Runner<'t> {
         change: &dyn Fn(&[Option<PathBuf>]) -> std::io::Result<()>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<ChangedRun>, CheckError> {
+        self.changed_runs += 1;
+        let number = self.changed_runs;
+        let key = self.outcomes().key(RequestKind::Changed, |key| {
+            key.number(trial.at.0).number(number);
+        });
+        if let Some(known) = self.outcomes().take(key, 0)? {
+            return Ok(Some(known));
+        }
         self.prepare_first(trial)?;
         let pools = 0..self.trace.pools().len() as u32;
         let paths = pools.map(|pool| self.images[0].path_of(PoolIndex(pool)));
@@ -472,7 +519,7 @@ impl<'t> Runner<'t> {
             return Ok(None);
         };
         let after = contents_of(&paths);
-        Ok(Some(ChangedRun {
+        let ran = ChangedRun {
             verdict,
             outputs,
             pools: before.zip(after).map(|(before, after)| {
@@ -484,7 +531,9 @@ impl<'t> Runner<'t> {
                     left: FxBuildHasher.hash_one(&after),
                 }
             }),
-        }))
+        };
+        self.outcomes().keep(key, ANY_LIMIT, &ran)?;
+        Ok(Some(ran))
     }
 
     /// Runs something in the first slot.
@@ -518,16 +567,26 @@ impl<'t> Runner<'t> {
         at: Place,
         len: usize,
     ) -> Result<(Verdict, Option<Vec<u8>>), CheckError> {
+        let key = self.key(RequestKind::Read, trial).and_then(|image| {
+            self.outcomes().key(RequestKind::Read, |key| {
+                key.key(image).place(at).number(len as u64);
+            })
+        });
+        self.runs += 1;
+        if let Some(known) = self.outcomes().take(key, 0)? {
+            return Ok(known);
+        }
         self.prepare_first(trial)?;
         let verdict = self.recoveries[0].run_plain()?;
-        self.runs += 1;
         let file = self.images[0].path_of(at.pool).map(File::open);
         let bytes = file.and_then(Result::ok).and_then(|file| {
             let mut bytes = vec![0; len];
             let read = file.read_exact_at(&mut bytes, at.offset.0);
             read.ok().map(|()| bytes)
         });
-        Ok((verdict, bytes))
+        let read = (verdict, bytes);
+        self.outcomes().keep(key, ANY_LIMIT, &read)?;
+        Ok(read)
     }
 
     /// Bytes of a pool at two moments of the recorded run, the earlier one first.
@@ -552,6 +611,10 @@ impl<'t> Runner<'t> {
     pub(crate) fn time_of_streamed(&mut self, trial: &Trial) -> Result<Duration, CheckError> {
         const TIMES: usize = 5;
         const ENOUGH: Duration = Duration::from_millis(200);
+        let key = self.key(RequestKind::Time, trial);
+        if let Some(known) = self.outcomes().take(key, 0)? {
+            return Ok(known);
+        }
         self.prepare_first(trial)?;
         let begun = Instant::now();
         let mut fastest = Duration::MAX;
@@ -567,19 +630,35 @@ impl<'t> Runner<'t> {
                 break;
             }
         }
+        self.outcomes().keep(key, ANY_LIMIT, &fastest)?;
         Ok(fastest)
     }
 
     /// Why recoveries are not forked from snapshots although that was asked for.
-    pub(crate) fn snapshot_note(&self) -> Option<&str> {
-        self.recoveries.first()?.snapshot_note()
+    pub(crate) fn snapshot_note(&self) -> Result<Option<String>, CheckError> {
+        let key = self.outcomes().key(RequestKind::SnapshotNote, |_| ());
+        let note = self.recoveries.first().and_then(Slot::snapshot_note);
+        match note {
+            Some(note) => {
+                self.outcomes().keep_once(key, &note)?;
+                Ok(Some(note.to_owned()))
+            }
+            // Where all outcomes are known, nothing was forked.
+            None => self.outcomes().find(key),
+        }
     }
 
     /// Where recovery crashes on an image.
     pub(crate) fn backtrace(&mut self, trial: &Trial) -> Result<Option<Backtrace>, CheckError> {
-        self.prepare_first(trial)?;
         self.runs += 1;
-        Ok(self.recoveries[0].backtrace_of_crash()?)
+        let key = self.key(RequestKind::Backtrace, trial);
+        if let Some(known) = self.outcomes().take(key, 0)? {
+            return Ok(known);
+        }
+        self.prepare_first(trial)?;
+        let backtrace = self.recoveries[0].backtrace_of_crash()?;
+        self.outcomes().keep(key, ANY_LIMIT, &backtrace)?;
+        Ok(backtrace)
     }
 
     /// What the confinement of recovery denies on an image, and how often. The run is not counted, because it shows
@@ -592,13 +671,21 @@ impl<'t> Runner<'t> {
         if !self.is_confined {
             return Ok(Vec::new());
         }
+        let key = self.key(RequestKind::Denied, trial);
+        if let Some(known) = self.outcomes().take(key, 0)? {
+            return Ok(known);
+        }
         self.prepare_first(trial)?;
         match self.run_prepared(is_interrupted, Slot::denied_accesses) {
             // Where processes may not be traced, or are not to run any more, that is not known.
             Err(CheckError::Oracle(OracleError::Start { .. } | OracleError::ZygoteDied)) => {
                 Ok(Vec::new())
             }
-            denied => denied,
+            Ok(denied) => {
+                self.outcomes().keep(key, ANY_LIMIT, &denied)?;
+                Ok(denied)
+            }
+            failed => failed,
         }
     }
 
@@ -623,6 +710,18 @@ pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &Survival) -> Option<Cr
         }
         Survival::Lost(lost) => lost.crash_state(cursor.frontier()?),
         Survival::Exactly(state) | Survival::Again(state, _) => Some(state.clone()),
+    }
+}
+
+/// Keeps the lines that look like failures: the least of each word, whatever the order of runs.
+fn note_suspects(known: &mut BTreeMap<String, String>, suspects: Vec<SuspectLine>) {
+    for suspect in suspects {
+        let least = known
+            .entry(suspect.word)
+            .or_insert_with(|| suspect.line.clone());
+        if suspect.line < *least {
+            *least = suspect.line;
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod companions;
 mod error;
+mod keeping;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use powerfail_config::{
-    Baseline, CheckSettings, CrashSettings, LintSettings, OutputSettings, RacesSettings,
+    Baseline, CheckSettings, CrashSettings, LintSettings, OutputSettings, Partition, RacesSettings,
     Suppression, TestSettings,
 };
 use powerfail_finding::{Coverage, KeptSources, Report, Totals};
@@ -33,11 +34,14 @@ use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep, Observer};
 use crate::lint::lint;
 use crate::options::CrashOptions;
+use crate::outcomes::{Outcomes, Stored};
 use crate::output_directory;
 use crate::recovery::Recovery;
 use crate::schedules::{ScheduledTraces, Schedules, record_first, record_schedules};
+use crate::shares::Shares;
 use crate::sieve::{Sieve, SiftedEvents};
 use crate::workload::record_workload;
+use keeping::Purpose;
 
 /// What all commands need besides their settings.
 pub struct Session<'a> {
@@ -45,6 +49,10 @@ pub struct Session<'a> {
     pub runtime: &'a [u8],
     /// The suppressions of the configuration file.
     pub suppressions: &'a [Suppression],
+    /// The arguments of powerfail. They are kept with the outcomes of recoveries, to run a share again that was lost.
+    pub arguments: &'a [OsString],
+    /// The shares of the run, if they are to be joined.
+    pub shares: Option<Shares>,
     /// Hears what happens. It does not hear of findings that are not reported.
     pub observer: &'a mut dyn Observer,
 }
@@ -58,6 +66,8 @@ pub struct SessionResult {
     pub out: Option<PathBuf>,
     /// The user has interrupted the run; the report covers what was done before.
     pub is_interrupted: bool,
+    /// Only this share of the run was done.
+    pub share: Option<Partition>,
     /// In some order of threads the workload or its recovery fails without any crash. The notes say how.
     pub fails_without_crash: bool,
     /// What is known besides, for a picture of the run.
@@ -93,14 +103,37 @@ impl Session<'_> {
     /// Records a workload, once or in several orders of its threads, and lets the power fail in it.
     pub fn check(&mut self, settings: &CheckSettings) -> Result<SessionResult, SessionError> {
         let test = &settings.test;
+        let purpose = Purpose::check(settings);
+        let out = keeping::output_directory_of(test, Some(output_directory::DEFAULT));
+        if let Some(path) = &settings.trace {
+            let options = settings::check(settings);
+            return self.test_trace(path, test, &options, &purpose, out.as_deref());
+        }
         let baseline = baseline(&test.output)?;
         if settings.schedules > 1 {
             needs_fresh_pools(settings)?;
         }
-        let out = test.output.out.clone();
         let out = out.unwrap_or_else(|| PathBuf::from(output_directory::DEFAULT));
         let _lock = output_directory::create(&out)?;
         let path = out.join(output_directory::TRACE);
+        if test.shares.resume
+            && let Some((trace, companions)) = self.recorded_before(&out, &path)?
+        {
+            settings::inspect_single_point(&test.failures, &trace)?;
+            let recovery = settings::recovery(test, &settings.command, &trace, self.observer)?;
+            let subject = Subject {
+                trace: &trace,
+                path: &path,
+                recovery: &recovery,
+                jobs: test.failures.jobs.to_usize(),
+                companions: &companions,
+            };
+            let options = settings::check(settings);
+            let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
+            let sieve = self.sieve(&test.output, baseline.as_ref());
+            let crashed = self.test(&sieve, subject, &options, &outcomes)?;
+            return self.conclude(&sieve, subject, crashed, &options, &outcomes, Some(&out));
+        }
         let (recording, server) = settings::workload(settings, &path)?;
         let schedules = Schedules {
             count: settings.schedules,
@@ -132,10 +165,11 @@ impl Session<'_> {
             companions: &summary.companions,
         };
         let options = settings::check(settings);
+        let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
         let sieve = self.sieve(&test.output, baseline.as_ref());
         let Some(first) = first else {
-            let crashed = self.test(&sieve, subject, &options)?;
-            return conclude(&sieve, subject, crashed, Some(&out));
+            let crashed = self.test(&sieve, subject, &options, &outcomes)?;
+            return self.conclude(&sieve, subject, crashed, &options, &outcomes, Some(&out));
         };
         let mut done = 0;
         let recorded = record_schedules(
@@ -151,8 +185,10 @@ impl Session<'_> {
                     .progress(CheckStep::Schedules, done, schedules.count);
             },
         )?;
-        let (crashed, failures) = self.test_orders(&sieve, subject, &options, &recorded)?;
-        let mut result = conclude(&sieve, subject, crashed, Some(&out))?;
+        let (crashed, failures) =
+            self.test_orders(&sieve, subject, &options, &outcomes, &recorded)?;
+        let mut result =
+            self.conclude(&sieve, subject, crashed, &options, &outcomes, Some(&out))?;
         result.fails_without_crash = failures > 0;
         Ok(result)
     }
@@ -163,7 +199,15 @@ impl Session<'_> {
         path: &Path,
         settings: &CrashSettings,
     ) -> Result<SessionResult, SessionError> {
-        self.test_trace(path, &settings.test, &settings::crash(settings))
+        let (test, options) = (&settings.test, settings::crash(settings));
+        let out = keeping::output_directory_of(test, None);
+        self.test_trace(
+            path,
+            test,
+            &options,
+            &Purpose::crash(settings),
+            out.as_deref(),
+        )
     }
 
     /// Watches what recovery reads after power failures in a trace.
@@ -172,7 +216,15 @@ impl Session<'_> {
         path: &Path,
         settings: &RacesSettings,
     ) -> Result<SessionResult, SessionError> {
-        self.test_trace(path, &settings.test, &settings::races(settings))
+        let (test, options) = (&settings.test, settings::races(settings));
+        let out = keeping::output_directory_of(test, None);
+        self.test_trace(
+            path,
+            test,
+            &options,
+            &Purpose::races(settings),
+            out.as_deref(),
+        )
     }
 
     /// Lints a trace.
@@ -208,6 +260,7 @@ impl Session<'_> {
             report,
             out: None,
             is_interrupted: false,
+            share: None,
             fails_without_crash: false,
             details,
         })
@@ -219,12 +272,13 @@ impl Session<'_> {
         path: &Path,
         settings: &TestSettings,
         options: &CrashOptions,
+        purpose: &Purpose,
+        out: Option<&Path>,
     ) -> Result<SessionResult, SessionError> {
         let baseline = baseline(&settings.output)?;
         let trace = open_whole(path, self.observer)?;
         settings::inspect_single_point(&settings.failures, &trace)?;
         let recovery = settings::recovery(settings, &trace.meta().command, &trace, self.observer)?;
-        let out = settings.output.out.as_deref();
         let _lock = out.map(output_directory::create).transpose()?;
         if let Some(out) = out {
             output_directory::keep_trace(out, path)?;
@@ -236,9 +290,51 @@ impl Session<'_> {
             jobs: settings.failures.jobs.to_usize(),
             companions: &[],
         };
+        let outcomes = self.outcomes(purpose, settings, subject, out)?;
         let sieve = self.sieve(&settings.output, baseline.as_ref());
-        let crashed = self.test(&sieve, subject, options)?;
-        conclude(&sieve, subject, crashed, out)
+        let crashed = self.test(&sieve, subject, options, &outcomes)?;
+        self.conclude(&sieve, subject, crashed, options, &outcomes, out)
+    }
+
+    /// The trace that a run has recorded and begun to test before it was killed, and the companions of its pools. `None`
+    /// if it did not come so far.
+    fn recorded_before(
+        &mut self,
+        out: &Path,
+        path: &Path,
+    ) -> Result<Option<(Trace, Vec<PathBuf>)>, SessionError> {
+        let Some(stored) = Stored::read(out)? else {
+            return Ok(None);
+        };
+        let Ok(trace) = open_whole(path, self.observer) else {
+            return Ok(None);
+        };
+        let is_same = trace
+            .digest()
+            .is_ok_and(|digest| digest == stored.about.trace);
+        Ok(is_same.then_some((trace, stored.about.companions)))
+    }
+
+    /// The outcomes that the run begins with, and keeps in its output directory.
+    fn outcomes(
+        &mut self,
+        purpose: &Purpose,
+        test: &TestSettings,
+        subject: Subject<'_>,
+        out: Option<&Path>,
+    ) -> Result<Outcomes, SessionError> {
+        let Some(out) = out else {
+            return Ok(Outcomes::default());
+        };
+        let about = keeping::about(
+            purpose,
+            self.arguments,
+            subject.trace,
+            subject.recovery,
+            test.shares.partition,
+            subject.companions,
+        )?;
+        keeping::outcomes(&about, self.shares.take(), test.shares.resume, out)
     }
 
     /// Tests recordings of one workload, each with an order of threads of its own; `first` is the first of them.
@@ -248,6 +344,7 @@ impl Session<'_> {
         sieve: &Sieve<'_>,
         first: Subject<'_>,
         options: &CrashOptions,
+        outcomes: &Outcomes,
         recorded: &ScheduledTraces,
     ) -> Result<(Crashed, usize), SessionError> {
         let distinct = recorded.distinct_count();
@@ -258,7 +355,7 @@ impl Session<'_> {
         let mut options = options.clone();
         let share = u32::try_from(distinct).unwrap_or(u32::MAX);
         options.budget = options.budget.map(|budget| budget / share.max(1));
-        let crashed = self.test(sieve, first, &options)?;
+        let crashed = self.test(sieve, first, &options, outcomes)?;
         let failure = |seed: u64, text: &str| {
             format!(
                 "with schedule seed {seed}: {text}; this is a bug of the order of threads, not of a crash"
@@ -278,7 +375,7 @@ impl Session<'_> {
                 path: &scheduled.path,
                 ..first
             };
-            match self.test(sieve, subject, &options) {
+            match self.test(sieve, subject, &options, outcomes) {
                 Ok(crashed) => others.push((scheduled, crashed)),
                 Err(SessionError::Check(CheckError::Undisturbed { image, outcome, .. })) => {
                     let text = format!("recovery {outcome} {image} without any crash");
@@ -300,6 +397,7 @@ impl Session<'_> {
         sieve: &Sieve<'_>,
         subject: Subject<'_>,
         options: &CrashOptions,
+        outcomes: &Outcomes,
     ) -> Result<Crashed, SessionError> {
         if let Some(sentence) = address_space_warning(options) {
             self.observer.event(CheckEvent::Warning(&sentence));
@@ -312,6 +410,13 @@ impl Session<'_> {
             self.runtime.into(),
             subject.jobs,
         );
+        let checker = if outcomes.is_on() {
+            let digest = subject.trace.digest();
+            let digest = digest.map_err(|error| about(subject.path)(error.into()))?;
+            checker.with_outcomes(outcomes.of_trace(digest))
+        } else {
+            checker
+        };
         let mut events = SiftedEvents {
             sieve: *sieve,
             observer: self.observer,
@@ -321,6 +426,56 @@ impl Session<'_> {
         let mut crashed = crashed.map_err(about(subject.path))?;
         companions::doubt(&mut crashed, subject.companions);
         Ok(crashed)
+    }
+
+    /// The report about what was found, which is kept in the output directory.
+    fn conclude(
+        &mut self,
+        sieve: &Sieve<'_>,
+        subject: Subject<'_>,
+        mut crashed: Crashed,
+        options: &CrashOptions,
+        outcomes: &Outcomes,
+        out: Option<&Path>,
+    ) -> Result<SessionResult, SessionError> {
+        if !crashed.is_interrupted {
+            let counts = outcomes.finish()?;
+            if counts.known > 0 {
+                self.observer.event(CheckEvent::Note(&format!(
+                    "{} results of recoveries were known, {} are new",
+                    counts.known, counts.new
+                )));
+            }
+        }
+        if let Some(share) = options.partition {
+            crashed.notes.push(format!(
+                "this is share {share} of a run: the report has only what this share shows; powerfail merge joins all shares"
+            ));
+        }
+        let report = sieve.report(
+            subject.trace,
+            crashed.findings,
+            crashed.totals,
+            crashed.notes,
+        );
+        let details = RunDetails {
+            trace: subject.path.to_path_buf(),
+            rules: subject.recovery.rules(),
+            sources: keep_sources(&report.findings, &crashed.coverage),
+            coverage: crashed.coverage,
+        };
+        if let Some(out) = out {
+            output_directory::save(out, &report, subject.recovery)?;
+            output_directory::save_details(out, &details.coverage, &details.sources)?;
+        }
+        Ok(SessionResult {
+            report,
+            out: out.map(Path::to_path_buf),
+            is_interrupted: crashed.is_interrupted,
+            share: options.partition,
+            fails_without_crash: false,
+            details,
+        })
     }
 }
 
@@ -340,38 +495,6 @@ impl<'a> Session<'a> {
             only: output.only.as_slice(),
         }
     }
-}
-
-/// The report about what was found, which is kept in the output directory.
-fn conclude(
-    sieve: &Sieve<'_>,
-    subject: Subject<'_>,
-    crashed: Crashed,
-    out: Option<&Path>,
-) -> Result<SessionResult, SessionError> {
-    let report = sieve.report(
-        subject.trace,
-        crashed.findings,
-        crashed.totals,
-        crashed.notes,
-    );
-    let details = RunDetails {
-        trace: subject.path.to_path_buf(),
-        rules: subject.recovery.rules(),
-        sources: keep_sources(&report.findings, &crashed.coverage),
-        coverage: crashed.coverage,
-    };
-    if let Some(out) = out {
-        output_directory::save(out, &report, subject.recovery)?;
-        output_directory::save_details(out, &details.coverage, &details.sources)?;
-    }
-    Ok(SessionResult {
-        report,
-        out: out.map(Path::to_path_buf),
-        is_interrupted: crashed.is_interrupted,
-        fails_without_crash: false,
-        details,
-    })
 }
 
 /// The baseline that the settings name.

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use powerfail_config::{
-    CheckArgs, CommandText, CrashArgs, LintArgs, RacesArgs, RecordArgs, ReportOutput, atomicities,
-    domains,
+    CheckArgs, CommandText, Count, CrashArgs, LintArgs, RacesArgs, RecordArgs, ReportOutput,
+    atomicities, domains,
 };
 use powerfail_finding::Code;
 use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
@@ -38,6 +38,8 @@ Examples:
       report reads of recovery that depend on data that may not be durable
   powerfail fuzz --time 10m -- ./my-shell '{pool}'
       generate inputs, and check what they reach
+  powerfail check --trace run.trace --partition 3/8
+      the third of eight shares; powerfail merge powerfail-out.* joins them
   powerfail replay 712ae318
       reproduce a finding
   powerfail report --html report.html
@@ -125,6 +127,12 @@ pub(crate) enum Command {
     /// reads of uncommitted or stale data are found as well; with PMDK, reads of memory that was allocated and never
     /// written.
     Races(Box<RacesCommand>),
+    /// Join the results of check, crash or races with --partition, as if one run had made them
+    ///
+    /// Fails if a share is missing, was not finished, is there twice, or is of another trace, command, seed or other
+    /// option; then it names the command that runs the share. What no share could try without the others is tried now.
+    /// The report is that of one run.
+    Merge(MergeArgs),
     /// Reproduce a finding: rebuild its crash image and run recovery on it
     Replay(ReplayArgs),
     /// Show the report of an earlier run again, or write it as a page or in another format
@@ -228,6 +236,26 @@ pub(crate) struct ViewArgs {
     /// Output directory of the run
     #[arg(default_value = "powerfail-out", value_name = "RUN")]
     pub(crate) run: PathBuf,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// Output directories of all shares
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) directories: Vec<PathBuf>,
+    /// Directory for the trace and the evidence
+    #[arg(long, default_value = "powerfail-out", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Format of the report: text, json, sarif, junit, github or gitlab, with a file if it is not for standard output; can be
+    /// repeated [default: text]
+    #[arg(long, value_name = "FORMAT[=FILE]")]
+    pub(crate) format: Vec<ReportOutput>,
+    /// Number of recoveries to run in parallel [default: number of processors]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<Count>,
+    /// Do not ask before commands of shares run that this user did not make on this machine
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -1,10 +1,11 @@
 //! `powerfail check`, `crash`, `races` and `lint`: settings go to the library, its report to the terminal.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
 use powerfail_check::{
-    CheckError, Session, SessionError, SessionResult, WorkloadError, WorkloadFailure,
+    CheckError, Session, SessionError, SessionResult, Shares, WorkloadError, WorkloadFailure,
 };
 use powerfail_config::{CheckArgs, OutputSettings, ReportSettings, Suppression};
 use powerfail_finding::{Finding, Severity};
@@ -60,15 +61,27 @@ pub(crate) fn lint(args: &LintCommand) -> anyhow::Result<Exit> {
 
 /// Calls the library, and shows what happens meanwhile.
 fn run<T>(suppressions: &[Suppression], call: impl FnOnce(&mut Session<'_>) -> T) -> T {
+    run_with(suppressions, None, call)
+}
+
+/// The same, with the shares that are joined.
+pub(crate) fn run_with<T>(
+    suppressions: &[Suppression],
+    shares: Option<Shares>,
+    call: impl FnOnce(&mut Session<'_>) -> T,
+) -> T {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     call(&mut Session {
         runtime: RUNTIME,
         suppressions,
+        arguments: &arguments,
+        shares,
         observer: &mut Watcher::default(),
     })
 }
 
 /// Prints the report; the exit code.
-fn conclude(
+pub(crate) fn conclude(
     result: Result<SessionResult, SessionError>,
     settings: &ReportSettings,
     output: &OutputSettings,
@@ -89,6 +102,10 @@ fn conclude(
     }
     if result.is_interrupted {
         complain("interrupted; the report covers only what was tried until then");
+    }
+    // A share has done its work, whatever it has found: the whole run is judged when shares are merged.
+    if result.share.is_some() && !result.is_interrupted {
+        return Ok(Exit::Clean);
     }
     Ok(if has_bug || result.fails_without_crash {
         Exit::Findings

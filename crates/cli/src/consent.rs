@@ -9,15 +9,18 @@ use powerfail_files::seal::Origin;
 use powerfail_fuzz::{CampaignOptions, MachineLink};
 use powerfail_report::foreign::{Foreign, Purpose};
 
-use crate::args::ReplayArgs;
-
 /// Returns if the user made the evidence, has given `--yes`, or agrees.
-pub(crate) fn ask(args: &ReplayArgs, recovery: &Recovery, purpose: Purpose) -> anyhow::Result<()> {
-    if args.yes {
+pub(crate) fn ask(
+    directory: &Path,
+    yes: bool,
+    recovery: &Recovery,
+    purpose: Purpose,
+) -> anyhow::Result<()> {
+    if yes {
         return Ok(());
     }
-    let origin = output_directory::origin(&args.out)?;
-    ask_about(&origin, &args.out, commands_of(recovery), recovery, purpose)
+    let origin = output_directory::origin(directory)?;
+    ask_about(&origin, directory, commands_of(recovery), recovery, purpose)
 }
 
 /// The same for a campaign that is to be continued.

@@ -15,6 +15,7 @@ mod html;
 mod import;
 mod issue;
 mod memory;
+mod merge;
 mod model;
 mod output;
 mod progress;
@@ -56,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Lint(args) => check::lint(&args),
         Command::Crash(args) => check::crash(&args),
         Command::Races(args) => check::races(&args),
+        Command::Merge(args) => merge::merge(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Report(args) => report::report(&args),
         Command::View(args) => view::view(&args),

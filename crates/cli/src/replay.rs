@@ -29,7 +29,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         recovery.working_directory = std::env::current_dir().context("the current directory")?;
     }
     if let Some(to) = &args.export {
-        consent::ask(args, &recovery, Purpose::Copy)?;
+        consent::ask(&args.out, args.yes, &recovery, Purpose::Copy)?;
         output_directory::export(&args.out, to)?;
         return Ok(Exit::Clean);
     }
@@ -57,7 +57,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         replay.write_image(to)?;
         return Ok(Exit::Clean);
     }
-    consent::ask(args, &recovery, Purpose::Run)?;
+    consent::ask(&args.out, args.yes, &recovery, Purpose::Run)?;
     if args.gdb {
         return debug(&replay);
     }

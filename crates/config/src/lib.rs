@@ -22,6 +22,7 @@ pub use options::*;
 pub use suppress::{Sifted, Suppression, sift};
 pub use value::{
     Address, Byte, CheckNames, CommandText, Count, Deny, FailurePoints, Format, HeapSize, Infer,
-    Input, Mebibytes, Mode, NamePattern, Only, Pattern, Port, Rate, ReportOutput, ScheduleDepth,
-    Segments, Stacks, Strategy, Threads, Whole, atomicities, domains, parse_duration, parse_size,
+    Input, Mebibytes, Mode, NamePattern, Only, Partition, Pattern, Port, Rate, ReportOutput,
+    ScheduleDepth, Segments, Stacks, Strategy, Threads, Whole, atomicities, domains,
+    parse_duration, parse_size,
 };

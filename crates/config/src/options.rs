@@ -18,6 +18,7 @@ mod record;
 mod recovery;
 mod report;
 mod server;
+mod shares;
 
 pub use check::{CHECK_BUDGET, CheckArgs, CheckOwnArgs, CheckOwnSettings, CheckSettings};
 pub use crash::{CrashArgs, CrashSettings, CrashStrategy, StrategyArgs, StrategySettings};
@@ -38,6 +39,7 @@ pub use report::{
     ReportSettings,
 };
 pub use server::{ServerArgs, ServerSettings, TestArgs, TestSettings};
+pub use shares::{ShareArgs, ShareSettings};
 
 use crate::error::ConfigError;
 use crate::table::Table;

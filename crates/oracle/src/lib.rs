@@ -77,6 +77,7 @@ mod plan;
 mod program;
 mod ready;
 mod slot;
+mod stored;
 mod substitute;
 mod verdict;
 mod zygote;
@@ -87,6 +88,7 @@ pub use lazy::{
     Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, LogKind, Logged,
     Note, PageMask, StageStart, TableLine, Watch,
 };
+pub use message::StageModules;
 pub use opened::OpenWatch;
 pub use oracle::{Oracle, OracleSettings, PathMode, ProcessMode};
 pub use plan::{CommandLine, Confinement, Limits, PoolMapping, RecoveryPlan, Server};

@@ -260,11 +260,7 @@ impl Slot {
             ran => ran?,
         };
         self.hangs.add(std::mem::take(&mut ran.shown));
-        for suspect in std::mem::take(&mut ran.suspects) {
-            if !self.suspects.iter().any(|it| it.word == suspect.word) {
-                self.suspects.push(suspect);
-            }
-        }
+        self.add_suspects(std::mem::take(&mut ran.suspects));
         Ok(ran)
     }
 
@@ -295,6 +291,18 @@ impl Slot {
                 replaced.is_ok() && cleared.is_ok()
             }
             _ => false,
+        }
+    }
+
+    /// Adds lines that look like failures, as if a run had written them. The least of each word is kept.
+    pub fn add_suspects(&mut self, suspects: Vec<SuspectLine>) {
+        for suspect in suspects {
+            let same = self.suspects.iter_mut().find(|it| it.word == suspect.word);
+            match same {
+                Some(known) if known.line <= suspect.line => {}
+                Some(known) => *known = suspect,
+                None => self.suspects.push(suspect),
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use powerfail_symbol::{Resolved, Symbolizer};
 use powerfail_trace::{Frame, Module};
 use serde::{Deserialize, Serialize};
 
-use crate::message;
+use crate::{message, stored};
 
 /// One of the commands of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl fmt::Display for Stage {
 }
 
 /// The verdict on a crash image.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Verdict {
     /// All commands succeeded.
     Success {
@@ -66,11 +66,12 @@ pub struct SuspectLine {
 }
 
 /// A recovery that failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// The command that failed.
     pub stage: Stage,
     /// How it failed.
+    #[serde(with = "stored::outcome")]
     pub outcome: RecoveryOutcome,
     /// Where it hung. [`Slot::backtrace_of_crash`](crate::Slot::backtrace_of_crash) finds where it crashed.
     pub backtrace: Option<Backtrace>,

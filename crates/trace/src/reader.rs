@@ -8,6 +8,7 @@ use std::path::Path;
 use powerfail_model::files::NodeId;
 use powerfail_model::{EventIndex, PoolIndex};
 use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::block::{EventBlock, FileRuns, ImageRuns, RecordCursor};
 use crate::compress::decompress;
@@ -193,6 +194,19 @@ impl Trace {
     /// All blocks but the index, in the order of the file.
     pub fn blocks(&self) -> &[BlockDescriptor] {
         &self.blocks
+    }
+
+    /// A digest of everything in the file: two traces with the same one are the same. Costs a read of each block's header,
+    /// which has the checksum of the block.
+    pub fn digest(&self) -> Result<u128> {
+        let mut hasher = Xxh3::new();
+        let mut header = [0; BLOCK_HEADER_LEN];
+        for block in &self.blocks {
+            self.read(&mut header, block.offset)?;
+            hasher.update(&header);
+        }
+        hasher.update(&self.file_bytes.to_le_bytes());
+        Ok(hasher.digest128())
     }
 
     /// The blocks that hold records, in the order of the records.

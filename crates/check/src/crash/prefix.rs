@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use powerfail_config::Partition;
 use powerfail_explore::{FailurePointsByStack, Plan, PlanOptions, PlannedPoint};
 use powerfail_finding::{Code, Finding, PointsNotRun, Role};
 use powerfail_model::{CrashState, Event, EventIndex, LineId, LineIndex};
@@ -23,6 +24,7 @@ use crate::options::CrashOptions;
 use crate::places::{CodeLine, Places, lines_of};
 use crate::reason::{Direction, Search};
 use crate::runner::{Survival, Trial, TrialResult};
+use crate::share::own_moments;
 
 /// Of acknowledgements with the same call stack, how many are tried.
 const ACKNOWLEDGEMENTS_MAX: usize = 64;
@@ -50,6 +52,16 @@ fn trials_of(plan: &Plan, contents: &ExpectedContents, dumps: bool) -> Vec<Trial
     trials
 }
 
+/// The numbers of the trials of a share.
+fn own_trials(trials: &[Trial], partition: Option<Partition>) -> Vec<usize> {
+    let Some(partition) = partition else {
+        return (0..trials.len()).collect();
+    };
+    let own = own_moments(partition, trials.iter().map(|trial| (trial.at, 1)));
+    let is_own = |number: &usize| own.contains(&trials[*number].at);
+    (0..trials.len()).filter(is_own).collect()
+}
+
 impl Engine<'_, '_> {
     /// Lets the power fail at the failure points of the tree, with every store before them durable. Returns
     /// the kinds of failures, by call stack.
@@ -69,13 +81,14 @@ impl Engine<'_, '_> {
         let plan = Plan::of(&tree, PlanOptions::default());
         let mut trials = trials_of(&plan, self.contents, self.runner.dumps());
         trials.retain(|trial| options.at.is_none_or(|at| trial.at == at));
+        let own = own_trials(&trials, options.partition);
         let jobs = self.runner.job_count();
-        let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
+        let estimate = each * u32::try_from(own.len() / jobs).unwrap_or(u32::MAX);
         let points = tree.point_count();
         crashed.totals.failure_points = points;
         crashed.totals.failure_point_stacks = tree.stacks().len() as u64;
         self.observer.event(CheckEvent::Plan {
-            runs: trials.len() as u64,
+            runs: own.len() as u64,
             points,
             estimate,
             budget: options.budget,
@@ -89,7 +102,7 @@ impl Engine<'_, '_> {
             equal_image: plan.left_out.equal_image,
             ..PointsNotRun::default()
         };
-        let tried = self.try_in_turn(&trials, &plan.points, crashed, places)?;
+        let tried = self.try_in_turn(&trials, &own, &plan.points, crashed, places)?;
         let failed = self.failures(&trials, &tried, &plan.points)?;
         for failed in &failed {
             let (code, at) = (failed.symptom.code, failed.trial.at);
@@ -107,18 +120,19 @@ impl Engine<'_, '_> {
         Ok(known)
     }
 
-    /// Runs trials, the most valuable first if time is limited. What was not run has no verdict. A call stack that has
-    /// failed is not tried again.
+    /// Runs trials, the most valuable first if time is limited: those with the numbers in `own`. What was not run has no
+    /// verdict. A call stack that has failed is not tried again.
     fn try_in_turn(
         &mut self,
         trials: &[Trial],
+        own: &[usize],
         points: &[PlannedPoint],
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<Vec<TrialResult>, CheckError> {
         let mut results = vec![TrialResult::default(); trials.len()];
-        let mut order: Vec<usize> = (0..trials.len()).collect();
-        let mut size = trials.len();
+        let mut order = own.to_vec();
+        let mut size = own.len();
         if self.is_bounded() {
             // Acknowledgements are few and come first.
             order.sort_by_key(|number| points.get(*number).map(|point| point.rank));
@@ -136,7 +150,7 @@ impl Engine<'_, '_> {
             });
             skipped.extend(&known);
             let batch: Vec<Trial> = now.iter().map(|number| trials[*number].clone()).collect();
-            let all = (finished, trials.len() as u64);
+            let all = (finished, own.len() as u64);
             for (number, result) in now.iter().zip(self.run_partly(&batch, all)?) {
                 if let Some(planned) = points.get(*number)
                     && self.judge(&trials[*number], &result).is_some()
@@ -164,7 +178,8 @@ impl Engine<'_, '_> {
         let run = (0..points.len()).filter(|number| is_run(*number)).count() as u64;
         crashed.totals.failure_points_run = run;
         let is_left = |number: &usize| !is_run(*number) && !skipped.contains(number);
-        let left: Vec<usize> = (0..points.len()).filter(is_left).collect();
+        let own_points = own.iter().copied().filter(|number| *number < points.len());
+        let left: Vec<usize> = own_points.filter(is_left).collect();
         let not_run = &mut crashed.totals.failure_points_not_run;
         not_run.failing_stack = skipped.len() as u64;
         not_run.no_time = left.len() as u64;

@@ -12,15 +12,18 @@ use powerfail_explore::lazy::{CrashTable, PageLines, ReadLine, Seen};
 use powerfail_image::{CursorOptions, ImageCursor, ImageSlot, Patch};
 use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, PoolOffset, Rules};
 use powerfail_oracle::{
-    Backtrace, ExploreRequest, LineTable, OracleError, PageMask, Slot, Stage, TableLine,
-    ThreadStack, Verdict,
+    Backtrace, ExploreRequest, LineTable, OracleError, PageMask, Slot, Stage, StageModules,
+    TableLine, ThreadStack, Verdict,
 };
 use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::robustness::HistoryCursor;
 use super::walk::Attempt;
 use crate::error::CheckError;
-use crate::runner::Runner;
+use crate::outcomes::{ANY_LIMIT, Key, Outcomes, RequestKind};
+use crate::runner::{KeptRun, Runner};
 
 /// Frames, and the modules that they refer to.
 pub(crate) type LocatedFrames = (Arc<[Module]>, Vec<Frame>);
@@ -130,6 +133,80 @@ pub(crate) struct OracleExecutor<'w, 't> {
     pub(crate) history: Option<HistoryCursor<'t>>,
     /// The modules of recovery, as far as they were asked for since the last exploration.
     pub(crate) modules: Vec<(Stage, Arc<[Module]>)>,
+    /// Outcomes that are known, and where new ones are kept.
+    pub(crate) outcomes: Outcomes,
+    /// The moment at which the cursor is.
+    pub(crate) at: EventIndex,
+}
+
+/// What became of a request to explore, as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptAttempt {
+    attempt: Attempt,
+    /// The digest of the modules that its addresses are in, which are kept once.
+    modules: Option<u128>,
+}
+
+impl OracleExecutor<'_, '_> {
+    /// The modules of the last exploration.
+    fn load_modules(&mut self) -> Option<Vec<StageModules>> {
+        let modules = self.slot.modules().ok()?;
+        let stages = modules.iter().map(|(stage, modules)| StageModules {
+            stage: *stage,
+            modules: modules.clone(),
+        });
+        let stages = stages.collect();
+        let modules = modules.into_iter();
+        self.modules = modules
+            .map(|(stage, modules)| (stage, modules.into()))
+            .collect();
+        Some(stages)
+    }
+
+    /// Keeps what became of a request, with the modules of its processes: addresses in choices mean nothing without.
+    fn keep(&mut self, key: Option<Key>, limit: u64, attempt: &Attempt) -> Result<(), CheckError> {
+        if key.is_none() {
+            return Ok(());
+        }
+        let (limits, has_addresses) = match attempt {
+            // With another limit there would be more or fewer executions.
+            Attempt::Explored(explored) if explored.stopped => (limit..=limit, true),
+            Attempt::Explored(explored) => (explored.executions.len() as u64..=u64::MAX, true),
+            Attempt::NotForkable | Attempt::Refused { .. } => (ANY_LIMIT, false),
+        };
+        let mut modules = None;
+        if has_addresses && let Some(stages) = self.load_modules() {
+            let bytes = postcard::to_extend(&stages, Vec::new()).unwrap_or_default();
+            let digest = xxh3_128(&bytes);
+            let key = self.modules_key(digest);
+            self.outcomes.keep_once(key, &stages)?;
+            modules = Some(digest);
+        }
+        let attempt = attempt.clone();
+        self.outcomes
+            .keep(key, limits, &KeptAttempt { attempt, modules })
+    }
+
+    fn modules_key(&self, digest: u128) -> Option<Key> {
+        self.outcomes.key(RequestKind::Modules, |key| {
+            key.bytes(&digest.to_le_bytes());
+        })
+    }
+
+    /// What became of a request in an earlier run.
+    fn known(&mut self, key: Option<Key>, limit: u64) -> Result<Option<Attempt>, CheckError> {
+        let Some(known) = self.outcomes.take::<KeptAttempt>(key, limit)? else {
+            return Ok(None);
+        };
+        let modules = match known.modules {
+            Some(digest) => self.outcomes.find(self.modules_key(digest))?,
+            None => None,
+        };
+        let modules: Vec<StageModules> = modules.unwrap_or_default();
+        let modules = modules.into_iter();
+        self.modules = modules.map(|it| (it.stage, it.modules.into())).collect();
+        Ok(Some(known.attempt))
+    }
 }
 
 impl LazyExecutor for OracleExecutor<'_, '_> {
@@ -137,7 +214,9 @@ impl LazyExecutor for OracleExecutor<'_, '_> {
         if let Some(history) = &mut self.history {
             history.move_to(at)?;
         }
-        Ok(self.cursor.move_to(at)?)
+        self.cursor.move_to(at)?;
+        self.at = at;
+        Ok(())
     }
 
     fn rules(&self) -> Rules {
@@ -181,34 +260,57 @@ impl LazyExecutor for OracleExecutor<'_, '_> {
         overlay: &[Patch],
         request: &ExploreRequest<'_>,
     ) -> Result<Attempt, CheckError> {
-        loop {
+        let key = self.outcomes.key(RequestKind::Explore, |key| {
+            key.image(self.at, &CrashState::default(), overlay)
+                .exploration(request);
+        });
+        if let Some(known) = self.known(key, request.max_executions)? {
+            return Ok(known);
+        }
+        let attempt = loop {
             self.image
                 .prepare_with(&self.cursor, &CrashState::default(), overlay)?;
-            return match self.slot.explore(request) {
+            break match self.slot.explore(request) {
                 Ok(explored) => {
                     self.modules.clear();
-                    Ok(Attempt::Explored(explored))
+                    Attempt::Explored(explored)
                 }
                 // Its command is executed from now on, so this happens once for each command.
                 Err(OracleError::SnapshotLost { .. }) => continue,
-                Err(OracleError::NotExplorable { reason }) => Ok(Attempt::Refused { reason }),
-                Err(OracleError::NotForkable { .. }) => Ok(Attempt::NotForkable),
-                Err(error) => Err(error.into()),
+                Err(OracleError::NotExplorable { reason }) => Attempt::Refused { reason },
+                Err(OracleError::NotForkable { .. }) => Attempt::NotForkable,
+                Err(error) => return Err(error.into()),
             };
-        }
+        };
+        self.keep(key, request.max_executions, &attempt)?;
+        Ok(attempt)
     }
 
     fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError> {
+        let key = self.outcomes.key(RequestKind::Plain, |key| {
+            key.number(u64::MAX).image(self.at, state, overlay);
+        });
+        if let Some(known) = self.outcomes.take::<KeptRun>(key, 0)? {
+            self.slot.add_suspects(known.suspects);
+            return Ok(known.verdict);
+        }
         self.image.prepare_with(&self.cursor, state, overlay)?;
-        Ok(self.slot.run_plain()?)
+        let verdict = self.slot.run_plain()?;
+        if key.is_some() {
+            let run = KeptRun {
+                verdict,
+                suspects: self.slot.take_suspects(),
+            };
+            self.outcomes.keep(key, ANY_LIMIT, &run)?;
+            self.slot.add_suspects(run.suspects);
+            return Ok(run.verdict);
+        }
+        Ok(verdict)
     }
 
     fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<LocatedFrames> {
         if self.modules.is_empty() {
-            let modules = self.slot.modules().ok()?.into_iter();
-            self.modules = modules
-                .map(|(stage, modules)| (stage, modules.into()))
-                .collect();
+            self.load_modules()?;
         }
         let (_, modules) = self.modules.iter().find(|(known, _)| *known == stage)?;
         let place = |address: u64| {
@@ -252,6 +354,7 @@ impl<'t> Runner<'t> {
             memory_limit_bytes: None,
         };
         let fill = self.fill().map(|fill| fill.byte);
+        let outcomes = self.outcomes().clone();
         let (trace, slots) = self.slots();
         slots
             .map(|(image, slot)| {
@@ -262,6 +365,8 @@ impl<'t> Runner<'t> {
                     slot,
                     stacks: HashMap::new(),
                     modules: Vec::new(),
+                    outcomes: outcomes.clone(),
+                    at: EventIndex(0),
                     rules,
                     history: robustness
                         .then(|| HistoryCursor::new(trace, rules, fill))

@@ -12,6 +12,7 @@ use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
     Branch, ExploreRequest, LazyExecution, LazyExecutions, LineTable, PageMask, Verdict,
 };
+use serde::{Deserialize, Serialize};
 
 /// How many executions a tree is tried with first.
 const FEW: [u64; 2] = [8, 64];
@@ -25,7 +26,7 @@ pub(crate) trait Explorer {
 }
 
 /// What became of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Attempt {
     Explored(LazyExecutions),
     /// The process cannot branch, and can be executed again.

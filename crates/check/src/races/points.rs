@@ -1,5 +1,8 @@
 //! When the power fails.
 
+use std::collections::BTreeSet;
+
+use powerfail_config::Partition;
 use powerfail_explore::{FailurePoint, FailurePointOptions, FailurePointsByStack, Trigger};
 use powerfail_lint::Owners;
 use powerfail_model::{EventIndex, Rules, ThreadIndex};
@@ -9,10 +12,13 @@ use crate::error::CheckError;
 use crate::lazy::{ranked, rounds};
 use crate::options::CrashOptions;
 use crate::places::Places;
+use crate::share::own_moments;
 
 /// Failure points, the most valuable first.
 pub(super) struct RacePoints {
-    pub(super) ranked: Vec<FailurePoint>,
+    ranked: Vec<FailurePoint>,
+    /// The moments of the share, if only a share is tried.
+    own: Option<BTreeSet<EventIndex>>,
     pub(super) stacks: usize,
     in_creation: u64,
     out_of_scope: u64,
@@ -39,6 +45,7 @@ pub(super) fn of(
     let (ranked, left_out) = ranked(&tree);
     Ok(RacePoints {
         ranked,
+        own: None,
         stacks: tree.stacks().len(),
         in_creation: left_out.in_creation,
         out_of_scope: tree.out_of_scope_count(),
@@ -71,9 +78,22 @@ impl RacePoints {
         self.ranked.retain(is_wanted);
     }
 
+    /// Leaves all points but those of a share to others. Recovery runs once at each.
+    pub(super) fn share(&mut self, partition: Partition) {
+        let own = own_moments(partition, self.moments().map(|at| (at, 1)));
+        self.own = Some(own);
+    }
+
+    /// Whether a point is to be tried.
+    pub(super) fn is_own(&self, point: &FailurePoint) -> bool {
+        let own = self.own.as_ref();
+        own.is_none_or(|own| own.contains(&point.at))
+    }
+
     /// When the power fails.
     pub(super) fn moments(&self) -> impl Iterator<Item = EventIndex> {
-        self.ranked.iter().map(|point| point.at)
+        let own = self.ranked.iter().filter(|point| self.is_own(point));
+        own.map(|point| point.at)
     }
 
     /// Rounds, each in the order of the trace: everything at once if there is time for all, else call stacks

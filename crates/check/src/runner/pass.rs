@@ -3,16 +3,18 @@
 //! A worker is a thread that runs recovery in its slot whenever it is told to. The pass itself is single-threaded:
 //! it moves the cursor, prepares the image of a free worker, and collects verdicts when no worker is free.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::Duration;
 
 use powerfail_image::{ImageCursor, ImageSlot};
 use powerfail_model::CrashState;
-use powerfail_oracle::{OracleError, Slot, Verdict};
+use powerfail_oracle::{OracleError, Slot};
 
-use super::{Trial, TrialResult, state_at};
+use super::{KeptRun, Trial, TrialResult, note_suspects, state_at};
 use crate::error::CheckError;
+use crate::outcomes::{ANY_LIMIT, Key, Outcomes, RequestKind};
 
 /// How often the pass looks for an interruption while recoveries run.
 const INTERRUPTION_INTERVAL: Duration = Duration::from_millis(50);
@@ -31,10 +33,11 @@ pub(super) struct Running<T> {
     name: T,
     trial: Trial,
     state: CrashState,
+    key: Option<Key>,
 }
 
 /// A verdict, with the number of the worker it comes from.
-type Answer = (usize, Result<Verdict, OracleError>);
+type Answer = (usize, Result<KeptRun, OracleError>);
 
 /// Threads that run recoveries, one for each slot.
 pub(super) struct Workers {
@@ -72,7 +75,11 @@ fn start_worker<'scope>(
             } else {
                 slot.run()
             };
-            if answers.send((number, verdict)).is_err() {
+            let run = verdict.map(|verdict| KeptRun {
+                verdict,
+                suspects: slot.take_suspects(),
+            });
+            if answers.send((number, run)).is_err() {
                 return;
             }
         }
@@ -82,6 +89,12 @@ fn start_worker<'scope>(
 
 /// The state of one pass.
 pub(super) struct Pass<'p, 't, T> {
+    /// How recoveries are run.
+    pub(super) kind: RequestKind,
+    /// Outcomes that are known, and where new ones are kept.
+    pub(super) outcomes: &'p Outcomes,
+    /// Lines that look like failures.
+    pub(super) suspects: &'p mut BTreeMap<String, String>,
     pub(super) cursor: ImageCursor<'t>,
     pub(super) images: &'p mut [ImageSlot],
     pub(super) workers: Workers,
@@ -128,13 +141,34 @@ impl<T> Pass<'_, '_, T> {
         let Some(state) = state_at(&self.cursor, &trial.state) else {
             return Ok(());
         };
+        let overlay = trial.state.overlay();
+        let key = self.outcomes.key(self.kind, |key| {
+            key.image(trial.at, &state, overlay);
+        });
+        if let Some(known) = self.outcomes.take(key, 0)? {
+            *self.runs += 1;
+            self.finish(name, state, known);
+            return Ok(());
+        }
         let Some(worker) = self.free.pop() else {
             return Ok(());
         };
-        self.images[worker].prepare_with(&self.cursor, &state, trial.state.overlay())?;
-        self.running[worker] = Some(Running { name, trial, state });
+        self.images[worker].prepare_with(&self.cursor, &state, overlay)?;
+        self.running[worker] = Some(Running {
+            name,
+            trial,
+            state,
+            key,
+        });
         let sent = self.workers.jobs[worker].send(());
         sent.map_err(|_| CheckError::Oracle(OracleError::ZygoteDied))
+    }
+
+    /// A trial has an outcome.
+    fn finish(&mut self, name: T, state: CrashState, run: KeptRun) {
+        note_suspects(self.suspects, run.suspects);
+        let verdict = Some(run.verdict);
+        (self.done)(name, TrialResult { verdict, state });
     }
 
     /// Waits for one verdict.
@@ -148,9 +182,15 @@ impl<T> Pass<'_, '_, T> {
             (Err(OracleError::SnapshotLost { .. }), Some(run)) => {
                 self.lost.push((run.name, run.trial));
             }
-            (verdict, Some(Running { name, state, .. })) => {
-                let verdict = Some(verdict?);
-                (self.done)(name, TrialResult { verdict, state });
+            (
+                verdict,
+                Some(Running {
+                    name, state, key, ..
+                }),
+            ) => {
+                let run = verdict?;
+                self.outcomes.keep(key, ANY_LIMIT, &run)?;
+                self.finish(name, state, run);
             }
             (verdict, None) => {
                 verdict?;

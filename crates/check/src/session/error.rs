@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use powerfail_config::BaselineError;
 
 use crate::error::CheckError;
+use crate::outcomes::OutcomesError;
 use crate::output_directory::DirectoryError;
 use crate::schedules::ScheduleError;
+use crate::shares::SharesError;
 use crate::workload::WorkloadError;
 
 /// Why a command has no report.
@@ -26,6 +28,12 @@ pub enum SessionError {
     /// The output directory cannot be written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// Outcomes cannot be kept or read.
+    #[error(transparent)]
+    Outcomes(#[from] OutcomesError),
+    /// Directories are not the shares of this run.
+    #[error(transparent)]
+    Shares(#[from] SharesError),
     /// The trace cannot be read.
     #[error("{}", path.display())]
     Trace {

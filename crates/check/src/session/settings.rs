@@ -150,6 +150,7 @@ fn crash_options(settings: &TestSettings) -> CrashOptions {
         at: failures.at.map(EventIndex),
         budget: failures.budget,
         warnings: report.shows_warnings(),
+        partition: settings.shares.partition,
         ack: failures.ack.clone().map(|pattern| pattern.0),
         ..CrashOptions::default()
     }

@@ -53,6 +53,8 @@ fn the_bytes_that_are_read_are_progress() {
     let mut session = Session {
         runtime: &[],
         suppressions: &[],
+        arguments: &[],
+        shares: None,
         observer: &mut heard,
     };
     let settings = LintArgs::default().settle(LintArgs::default());

@@ -89,6 +89,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("only", "PF0101", "durability"),
     ("out", "evidence", "elsewhere"),
     ("output", "a.trace", "b.trace"),
+    ("partition", "3/8", "1/2"),
     ("per-stack", "1", "0"),
     ("pm-dir", "/mnt/pmem", "/tmp"),
     ("pool", "/mnt/pmem/*.pool", "pool"),
@@ -112,6 +113,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("threshold", "1000", "2000"),
     ("time", "10m", "20m"),
     ("timeout", "30s", "40s"),
+    ("trace", "a.trace", "b.trace"),
     ("trust", "libmine.so", "libother.so"),
     ("writable", "logs", "data"),
 ];

@@ -1,6 +1,7 @@
 //! `powerfail check`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::record::workload;
@@ -33,6 +34,9 @@ options! {
         /// with the same content.
         [long, value_name = "N"]
         schedules: Count = Count::clamped(1),
+        /// Check this trace instead of recording a workload
+        [long, value_name = "FILE", conflicts_with_all = ["client", "schedules", "command"]]
+        trace: PathBuf,
         /// The workload is a server: command that uses it while it is recorded
         [long, value_name = "CMD"]
         client: CommandText,
@@ -58,7 +62,9 @@ sections! {
 /// What `powerfail check` is to do.
 #[derive(Clone, Debug)]
 pub struct CheckSettings {
-    /// The workload: the program and its arguments; not empty.
+    /// The trace to check instead of recording a workload.
+    pub trace: Option<PathBuf>,
+    /// The workload: the program and its arguments; not empty, unless there is a trace.
     pub command: Vec<OsString>,
     /// The command that uses a workload that is a server.
     pub client: Option<CommandText>,
@@ -106,11 +112,25 @@ impl CheckArgs {
             return Err(SettingsError::Apart("--at", "--schedules"));
         }
         let mut test = all.test.settle(own.client.is_some())?;
+        if test.shares.partition.is_some() && own.trace.is_none() {
+            // Two recordings of a workload are not the same.
+            return Err(SettingsError::Needs(
+                "--partition",
+                "--trace, with a trace of powerfail record",
+            ));
+        }
+        if test.shares.resume && schedules > 1 {
+            return Err(SettingsError::Apart("--resume", "--schedules"));
+        }
         if test.failures.budget.is_none() && !lazy.exhaustive {
             test.failures.budget = Some(CHECK_BUDGET);
         }
         Ok(CheckSettings {
-            command: workload(own.command, "check")?,
+            command: match own.trace {
+                Some(_) => Vec::new(),
+                None => workload(own.command, "check")?,
+            },
+            trace: own.trace,
             test,
             client: own.client,
             schedules,

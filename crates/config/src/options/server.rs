@@ -5,7 +5,7 @@ use powerfail_oracle::Ready;
 
 use super::{
     DomainArgs, FailureArgs, FailureSettings, OutputArgs, OutputSettings, RecoveryArgs,
-    RecoverySettings, ReportArgs, ReportSettings, options, sections,
+    RecoverySettings, ReportArgs, ReportSettings, ShareArgs, ShareSettings, options, sections,
 };
 use crate::error::SettingsError;
 use crate::value::CommandText;
@@ -34,6 +34,7 @@ sections! {
         domain: DomainArgs,
         report: ReportArgs,
         output: OutputArgs,
+        shares: ShareArgs,
     }
 }
 
@@ -52,6 +53,8 @@ pub struct TestSettings {
     pub report: ReportSettings,
     /// Where and how it is reported.
     pub output: OutputSettings,
+    /// Which share of it is done, and whether a run goes on.
+    pub shares: ShareSettings,
 }
 
 impl TestArgs {
@@ -73,6 +76,7 @@ impl TestArgs {
             domain: self.domain.domain,
             report: self.report.resolve(),
             output,
+            shares: self.shares.resolve(),
         })
     }
 }

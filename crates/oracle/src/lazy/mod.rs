@@ -13,6 +13,7 @@ use std::path::PathBuf;
 pub use powerfail_protocol::explore::{Choice, LogKind, Note, Watch};
 use serde::{Deserialize, Serialize};
 
+use crate::stored;
 use crate::verdict::{Stage, Verdict};
 
 pub(crate) use file::SharedFile;
@@ -45,7 +46,7 @@ pub struct TableLine {
 }
 
 /// Some lines of a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PageMask {
     /// The pool, by its place in the table.
     pub pool: u32,
@@ -85,14 +86,16 @@ pub struct ExploreRequest<'a> {
 }
 
 /// One execution of the plan.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LazyExecution {
     /// How it ended.
     pub verdict: Verdict,
     /// Its loads that could have observed other values.
+    #[serde(with = "stored::choices")]
     pub choices: Vec<Choice>,
     /// The first reads of watched bytes and the annotations of recovery, in the order of time. Those before the
     /// first region of interest are marked as skipped. Only with [`Branch::Never`] or watches.
+    #[serde(with = "stored::notes")]
     pub notes: Vec<Note>,
     /// The commands that ran: addresses in choices and notes are those of the process that made them.
     pub stages: Vec<StageStart>,
@@ -129,9 +132,10 @@ pub struct StageStart {
 }
 
 /// An event of recovery.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logged {
     /// What happened.
+    #[serde(with = "stored::log_kind")]
     pub kind: LogKind,
     /// The pool, by its place in the table.
     pub pool: u32,
@@ -150,7 +154,7 @@ pub struct Logged {
 }
 
 /// The result of a request to explore.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LazyExecutions {
     /// In the order in which they ended: with forks, those of the first class of the first choice first.
     pub executions: Vec<LazyExecution>,

@@ -10,9 +10,9 @@ mod setup;
 mod wire;
 
 pub(crate) use forms::{modules, path, regex, regexes, thread_frames};
+pub use reply::StageModules;
 pub(crate) use reply::{
-    Bytes, ExploreReply, FailureKind, LazyReply, Refusal, RunReply, RunResult, StageModules,
-    SystemFailure,
+    Bytes, ExploreReply, FailureKind, LazyReply, Refusal, RunReply, RunResult, SystemFailure,
 };
 pub(crate) use request::{ExploreOptions, Patience, Request, RunOptions, StartMode};
 pub(crate) use setup::{IsolationLevel, Setup, SetupReply, Usage};

@@ -217,9 +217,11 @@ pub(crate) enum ExploreReply {
 }
 
 /// The modules that a command had loaded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct StageModules {
-    pub(crate) stage: Stage,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageModules {
+    /// The command.
+    pub stage: Stage,
+    /// Its modules.
     #[serde(with = "modules")]
-    pub(crate) modules: Vec<Module>,
+    pub modules: Vec<Module>,
 }

@@ -1,5 +1,6 @@
 // Like many.c, but program and recovery execute one step at a time: they write a byte to the pipe `arrived` and
-// wait for a byte from the pipe `go`. Recovery leaves a process in another session, which never ends by itself.
+// wait for a byte from the pipe `go`. Recovery leaves a process in another session, which never ends by itself, unless
+// ALONE is defined.
 #include "../../../../../tests/programs/pm.h"
 
 struct pool {
@@ -22,11 +23,13 @@ int main(int argc, char **argv)
 {
 	struct pool *pool = pm_open(argv[1], 4096);
 	if (pm_mode(argc, argv, "recover")) {
+#ifndef ALONE
 		if (fork() == 0) {
 			setsid();
 			for (;;)
 				pause();
 		}
+#endif
 		step();
 		return pool->copy != pool->count;
 	}
