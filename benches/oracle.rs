@@ -2,7 +2,8 @@
 //! alternate and the median round counts, so a slow machine slows both equally.
 //!
 //! Then: how many crash states per second one core tries, each prepared in a slot and given to an almost empty
-//! recovery, which is executed, forked from a snapshot, or explored lazily. Needs gcc.
+//! recovery, which is executed, forked from a snapshot, or explored lazily. The same for trees of ordinary files. Needs
+//! gcc.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use powerfail_benches::{compile, here};
-use powerfail_image::{CursorOptions, ImageCursor, Layout, RunDirectory, default_parent};
+use powerfail_image::{
+    CursorOptions, FileContent, ImageCursor, Layout, NodeKey, RunDirectory, TreeEntry, TreeFile,
+    TreeImage, default_parent,
+};
 use powerfail_model::{
     CrashState, Event, LineId, LineIndex, Place, PoolIndex, PoolOffset, Rules, StoreKind,
     ThreadIndex,
@@ -43,6 +47,75 @@ fn main() {
     let wanted = wanted.unwrap_or_default();
     ratios(&wanted);
     states_a_second(&wanted);
+    trees_a_second(&wanted);
+}
+
+/// How many crashed trees of 20 files and 100 MB one core tries, each with another rename lost and another page old.
+fn trees_a_second(wanted: &str) {
+    const FILES: u64 = 20;
+    const FILE_BYTES: usize = 5 << 20;
+    const RUNS: u32 = 500;
+    const BUDGET: f64 = 50.0;
+    if !"trees".contains(wanted) {
+        return;
+    }
+    let mut newest = TreeImage::default();
+    let root = TreeImage::root(0);
+    let directory = TreeEntry::Directory { mode: 0o755 };
+    newest.entries.insert(root.clone(), directory);
+    for number in 0..FILES {
+        let mut content = FileContent::default();
+        content.write(0, &vec![number as u8 + 1; FILE_BYTES]);
+        let file = TreeFile {
+            mode: 0o644,
+            content,
+        };
+        let path = root.join(format!("file-{number}"));
+        newest
+            .entries
+            .insert(path, TreeEntry::File(NodeKey(number)));
+        newest.files.insert(NodeKey(number), file);
+    }
+    let run = RunDirectory::create_in(&default_parent()).expect("a directory");
+    let original = tempfile::tempdir().expect("a directory");
+    let mut tree = run.tree_slot(0, vec![original.path().into()]);
+    tree.prepare(&newest).expect("a tree");
+    let mappings = tree.roots().map(|(original, private)| PoolMapping {
+        original: original.into(),
+        private,
+    });
+    let mappings: Vec<PoolMapping> = mappings.collect();
+    println!(
+        "\n{:<30}{:>14}{:>14}",
+        "20 files, 100 MB", "trees/s", "budget"
+    );
+    // The second recovery opens a file of 5 MB for writing, which is compared as a whole afterwards.
+    let touch = CommandLine::shell("exec 3>>{dir}/file-0");
+    for (name, command) in [
+        ("reads", CommandLine::new(["/bin/true", "{dir}"])),
+        ("opens a file for writing", touch),
+    ] {
+        let oracle = Oracle::new(RecoveryPlan::new(command), OracleSettings::default());
+        let mut slot = oracle.and_then(|it| it.slot(&mappings)).expect("a slot");
+        let begun = Instant::now();
+        for number in 0..u64::from(RUNS) {
+            let mut image = newest.clone();
+            let node = NodeKey(number % FILES);
+            let (old, new) = (root.join(format!("file-{}", node.0)), root.join("renamed"));
+            if let Some(entry) = image.entries.remove(&old) {
+                image.entries.insert(new, entry);
+            }
+            if let Some(file) = image.files.get_mut(&NodeKey((number + 1) % FILES)) {
+                file.content
+                    .write(number * 4096 % FILE_BYTES as u64, b"old");
+            }
+            tree.prepare(&image).expect("a tree");
+            slot.run_plain().expect("a verdict");
+        }
+        let rate = f64::from(RUNS) / begun.elapsed().as_secs_f64();
+        let verdict = if rate >= BUDGET { "" } else { "  under budget" };
+        println!("{name:<30}{rate:>14.0}{BUDGET:>14.0}{verdict}");
+    }
 }
 
 fn ratios(wanted: &str) {

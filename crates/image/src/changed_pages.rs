@@ -6,6 +6,7 @@ use powerfail_model::PoolIndex;
 
 use crate::memory::PoolMemory;
 use crate::page::Page;
+use crate::private_file::PageSource;
 
 /// Pages that differ from the newest content.
 #[derive(Debug, Default)]
@@ -38,14 +39,14 @@ pub(crate) struct PoolImage<'a> {
     pub(crate) changed: PoolPages<'a>,
 }
 
-impl<'a> PoolImage<'a> {
-    pub(crate) const fn len_bytes(&self) -> u64 {
+impl<'a> PageSource<'a> for PoolImage<'a> {
+    fn len_bytes(&self) -> u64 {
         self.newest.len_bytes()
     }
 
     /// A page; `None` is a page of zeros. Open lines lie in pages that a store touched, unless it
     /// stored zeros, so a changed page can stand where the newest content has none.
-    pub(crate) fn page(&self, number: u64) -> Option<&'a Page> {
+    fn page(&self, number: u64) -> Option<&'a Page> {
         let changed = &self.changed.all.pages;
         if !changed.is_empty()
             && let Some(page) = changed.get(&(self.changed.pool, number))
@@ -55,8 +56,7 @@ impl<'a> PoolImage<'a> {
         self.newest.page(number)
     }
 
-    /// Visits the pages with numbers in `from..to` that may not be zero, ascending.
-    pub(crate) fn for_each_page<E>(
+    fn for_each_page<E>(
         &self,
         from: u64,
         to: u64,

@@ -4,6 +4,7 @@
 //!   asked, the frontier. Moves from one failure point to the next at the cost of the events between.
 //! - [`ImageSlot`]: a directory with private copies of all pools. [`ImageSlot::prepare`] makes them equal to a
 //!   crash state at the cursor, byte for byte, whatever the last recovery did to them.
+//! - [`TreeSlot`]: the same for whole trees of files, whose images are [`TreeImage`]s.
 //! - [`RunDirectory`]: where slots live; gone when dropped, and [`sweep_leftovers`] removes those of
 //!   processes that were killed.
 //! - [`write_image`]: a crash image to keep.
@@ -56,6 +57,7 @@ mod pools;
 mod private_file;
 mod run_directory;
 mod slot;
+mod tree;
 
 pub use contents::{DirectoryContents, FileContents, ImageId, PageBytes, PageHash, page_hash};
 pub use cursor::{CursorOptions, ImageCursor, Patch};
@@ -65,3 +67,7 @@ pub use layout::{Layout, find_companions};
 pub use pools::{Fill, FillExtent, PoolImages};
 pub use run_directory::{RunDirectory, default_parent, sweep_leftovers};
 pub use slot::{ImageSlot, Prepared};
+pub use tree::{
+    FileContent, NodeKey, TreeDigest, TreeEntry, TreeFile, TreeImage, TreeNode, TreeNodes,
+    TreePrepared, TreeSlot, write_tree,
+};

@@ -13,7 +13,6 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::changed_pages::PoolImage;
 use crate::mapping::Mapping;
 use crate::page::{PAGE, Page};
 
@@ -25,6 +24,23 @@ const RUN_PAGES: usize = 256;
 pub(crate) struct Changes {
     pub(crate) pages_written: u64,
     pub(crate) pages_punched: u64,
+}
+
+/// What a file is to hold.
+pub(crate) trait PageSource<'a> {
+    /// How long it is.
+    fn len_bytes(&self) -> u64;
+
+    /// A page; `None` is a page of zeros.
+    fn page(&self, number: u64) -> Option<&'a Page>;
+
+    /// Visits the pages with numbers in `from..to` that may not be zero, ascending.
+    fn for_each_page<E>(
+        &self,
+        from: u64,
+        to: u64,
+        visit: impl FnMut(u64, &'a Page) -> Result<(), E>,
+    ) -> Result<(), E>;
 }
 
 /// A file with the content of a pool, and what it holds now.
@@ -47,6 +63,11 @@ impl PrivateFile {
             .mode(0o600)
             .open(path)?;
         file.set_permissions(Permissions::from_mode(mode))?;
+        Self::of(file, mode)
+    }
+
+    /// A file that exists and is open for reading and writing.
+    pub(crate) fn of(file: File, mode: u32) -> io::Result<Self> {
         let metadata = file.metadata()?;
         Ok(Self {
             device: metadata.dev(),
@@ -67,7 +88,7 @@ impl PrivateFile {
     }
 
     /// Makes the file equal to the image, byte for byte, whatever it holds.
-    pub(crate) fn bring_to(&mut self, image: PoolImage<'_>) -> io::Result<Changes> {
+    pub(crate) fn bring_to<'a>(&mut self, image: &impl PageSource<'a>) -> io::Result<Changes> {
         let metadata = self.file.metadata()?;
         if metadata.mode() & 0o7777 != self.mode {
             self.file

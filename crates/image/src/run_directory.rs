@@ -16,6 +16,7 @@ use rustix::fs::FlockOperation;
 use crate::error::{Context, Result};
 use crate::layout::Layout;
 use crate::slot::{ImageSlot, remove_tree};
+use crate::tree::TreeSlot;
 
 const PREFIX: &str = "powerfail-";
 /// Directories of repeaters without a chosen directory: the process and a number follow.
@@ -72,6 +73,11 @@ impl RunDirectory {
     /// A slot with a number of its own.
     pub fn slot(&self, number: usize, layout: &Layout) -> ImageSlot {
         ImageSlot::new(self.path.join(format!("slot-{number}")), layout.clone())
+    }
+
+    /// A slot for trees, with a number of its own. The roots are the paths of the trees in the recorded run.
+    pub fn tree_slot(&self, number: usize, roots: Vec<PathBuf>) -> TreeSlot {
+        TreeSlot::new(&self.path.join(format!("tree-{number}")), roots)
     }
 }
 

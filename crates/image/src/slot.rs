@@ -186,7 +186,7 @@ pub(crate) fn bring_to(
     else {
         return Ok(Changes::default());
     };
-    private.bring_to(PoolImage {
+    private.bring_to(&PoolImage {
         newest,
         changed: changed.of(pool),
     })
@@ -214,7 +214,7 @@ fn make_directory(path: &Path) -> Result<()> {
 }
 
 /// Removes a file or a directory with all that is in it, if it is there.
-fn remove(path: &Path) -> Result<()> {
+pub(crate) fn remove(path: &Path) -> Result<()> {
     let metadata = match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other.context("look at", path)?,

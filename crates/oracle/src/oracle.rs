@@ -153,21 +153,23 @@ impl Oracle {
             }
         }
         let pool = self.plan.pool.as_deref().unwrap_or(&first.original);
+        let tree = self.plan.directory.as_deref().unwrap_or(&first.original);
         let mut reasons: Vec<String> = Vec::new();
         let start = self.first_attempt.load(Ordering::Relaxed);
         for (number, attempt) in self.attempts.iter().enumerate().skip(start) {
             let (substitution, mounted_pools) = if attempt.mounts_pools {
-                (Substitution::of_placeholder(pool), mappings.to_vec())
+                let substitution = Substitution::of_placeholder(pool).with_directory(tree);
+                (substitution, mappings.to_vec())
             } else {
                 let directory = &self.working_directory;
                 (
-                    Substitution::of_paths(pool, mappings, directory),
+                    Substitution::of_paths(pool, mappings, directory).with_directory(tree),
                     Vec::new(),
                 )
             };
             let mut plan = self.resolve(&substitution)?;
             let is_forced = self.settings.paths == PathMode::Substitute;
-            if !attempt.mounts_pools && !is_forced && !self.names_pool(&plan, pool)? {
+            if !attempt.mounts_pools && !is_forced && !self.names_pool(&plan, pool, tree)? {
                 return Err(OracleError::PoolNotNamed {
                     reason: reasons.join("; "),
                 });
@@ -208,8 +210,14 @@ impl Oracle {
     }
 
     /// Whether paths were replaced in a plan: otherwise recovery would open the pool itself.
-    fn names_pool(&self, plan: &ResolvedPlan, pool: &Path) -> Result<bool, OracleError> {
-        let unchanged = self.resolve(&Substitution::of_placeholder(pool))?;
+    fn names_pool(
+        &self,
+        plan: &ResolvedPlan,
+        pool: &Path,
+        tree: &Path,
+    ) -> Result<bool, OracleError> {
+        let unchanged = Substitution::of_placeholder(pool).with_directory(tree);
+        let unchanged = self.resolve(&unchanged)?;
         let words = |plan: &ResolvedPlan| {
             let mut words = Vec::new();
             let commands = [
@@ -292,8 +300,7 @@ impl Oracle {
 /// How long a slow recovery takes to read all of its pools.
 fn time_to_read(mappings: &[PoolMapping]) -> Duration {
     const BYTES_PER_MS: u64 = 50_000;
-    let len = |it: &PoolMapping| it.private.metadata().map_or(0, |it| it.len());
-    let bytes: u64 = mappings.iter().map(len).sum();
+    let bytes: u64 = mappings.iter().flat_map(PoolMapping::file_lengths).sum();
     Duration::from_millis(bytes / BYTES_PER_MS)
 }
 
@@ -301,8 +308,8 @@ fn time_to_read(mappings: &[PoolMapping]) -> Duration {
 fn longest_file(mappings: &[PoolMapping]) -> u64 {
     const USUAL: u64 = 16 << 30;
     const TIMES: u64 = 4;
-    let len = |it: &PoolMapping| it.private.metadata().map_or(0, |it| it.len());
-    let longest = mappings.iter().map(len).max().unwrap_or(0);
+    let lengths = mappings.iter().flat_map(PoolMapping::file_lengths);
+    let longest = lengths.max().unwrap_or(0);
     USUAL.max(longest.saturating_mul(TIMES))
 }
 

@@ -15,8 +15,8 @@ use crate::ready::Ready;
 use crate::substitute::has_port;
 use crate::verdict::Stage;
 
-/// A program and its arguments. In arguments, `{pool}` stands for the path of the pool and `{port}` for a
-/// free TCP port.
+/// A program and its arguments. In arguments, `{pool}` stands for the path of the pool, `{dir}` for that of the tree,
+/// and `{port}` for a free TCP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     /// The program, by path or to be found in `PATH`, then its arguments.
@@ -123,6 +123,9 @@ pub struct RecoveryPlan<C = CommandLine> {
     /// The path that `{pool}` stands for; `None` is that of the first pool.
     #[serde(with = "message::path::option")]
     pub pool: Option<PathBuf>,
+    /// The path that `{dir}` stands for; `None` is that of the first pool.
+    #[serde(with = "message::path::option")]
+    pub directory: Option<PathBuf>,
     /// Length of the longest dump; a longer one is an error of the set-up.
     pub max_dump_bytes: u64,
     /// Whether every command that opens pools runs with the runtime, because the runtime gives it persistent
@@ -150,6 +153,7 @@ impl RecoveryPlan {
             working_directory: None,
             input: None,
             pool: None,
+            directory: None,
             max_dump_bytes: 16 << 20,
             preload: false,
         }
@@ -190,6 +194,7 @@ impl<C> RecoveryPlan<C> {
             working_directory: self.working_directory.clone(),
             input: self.input.clone(),
             pool: self.pool.clone(),
+            directory: self.directory.clone(),
             max_dump_bytes: self.max_dump_bytes,
             preload: self.preload,
         })
@@ -223,7 +228,7 @@ impl ResolvedPlan {
     }
 }
 
-/// A pool and the crash image that takes its place.
+/// A pool and the crash image that takes its place; or a directory and the image of a tree, which is a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolMapping {
     /// The absolute path that the pool had in the recorded run.
@@ -232,4 +237,29 @@ pub struct PoolMapping {
     /// The absolute path of the crash image.
     #[serde(with = "message::path")]
     pub private: PathBuf,
+}
+
+impl PoolMapping {
+    /// Whether the image is that of a tree.
+    pub(crate) fn is_tree(&self) -> bool {
+        self.private.is_dir()
+    }
+
+    /// The lengths of the files of the image.
+    pub(crate) fn file_lengths(&self) -> Vec<u64> {
+        let mut lengths = Vec::new();
+        let mut waiting = vec![self.private.clone()];
+        while let Some(path) = waiting.pop() {
+            match path.symlink_metadata() {
+                Ok(it) if it.is_dir() => {
+                    for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+                        waiting.push(entry.path());
+                    }
+                }
+                Ok(it) => lengths.push(it.len()),
+                Err(_) => {}
+            }
+        }
+        lengths
+    }
 }

@@ -8,6 +8,8 @@ use crate::plan::PoolMapping;
 
 /// The placeholder of the pool.
 pub(crate) const POOL: &[u8] = b"{pool}";
+/// The placeholder of the tree.
+const DIRECTORY: &[u8] = b"{dir}";
 /// The placeholder of a free port.
 pub(crate) const PORT: &[u8] = b"{port}";
 
@@ -16,8 +18,12 @@ pub(crate) const PORT: &[u8] = b"{port}";
 pub struct Substitution {
     /// The path that replaces `{pool}`.
     pool: PathBuf,
+    /// The path that replaces `{dir}`.
+    directory: PathBuf,
     /// Paths, longest first, and their replacements.
     paths: Vec<(PathBuf, PathBuf)>,
+    /// Roots of trees, whose paths are also replaced where a path continues behind them.
+    trees: Vec<PathBuf>,
     /// Directories of pools, which are replaced only if they are a whole word.
     directories: Vec<(PathBuf, PathBuf)>,
     /// Where relative paths begin.
@@ -29,7 +35,9 @@ impl Substitution {
     pub(crate) fn of_placeholder(pool: &Path) -> Self {
         Self {
             pool: pool.into(),
+            directory: pool.into(),
             paths: Vec::new(),
+            trees: Vec::new(),
             directories: Vec::new(),
             working_directory: PathBuf::new(),
         }
@@ -43,7 +51,7 @@ impl Substitution {
             .collect();
         paths.sort_by_key(|(original, _)| std::cmp::Reverse(original.as_os_str().len()));
         let mut directories: Vec<(PathBuf, PathBuf)> = Vec::new();
-        for it in mappings {
+        for it in mappings.iter().filter(|it| !it.is_tree()) {
             if let (Some(original), Some(private)) = (it.original.parent(), it.private.parent()) {
                 directories.push((original.into(), private.into()));
             }
@@ -67,15 +75,30 @@ impl Substitution {
                 .find(|(directory, _)| pool.parent() == Some(directory))?;
             Some(place.join(pool.file_name()?))
         };
+        let trees = mappings.iter().filter(|it| it.is_tree());
+        let pool = known
+            .map(|it| it.private.clone())
+            .or_else(|| placed(pool))
+            .unwrap_or_else(|| pool.into());
         Self {
-            pool: known
-                .map(|it| it.private.clone())
-                .or_else(|| placed(pool))
-                .unwrap_or_else(|| pool.into()),
+            directory: pool.clone(),
+            pool,
+            trees: trees.map(|it| it.original.clone()).collect(),
             paths,
             directories,
             working_directory: working_directory.into(),
         }
+    }
+
+    /// The same, and `{dir}` stands for this directory, or for what takes its place.
+    #[must_use]
+    pub fn with_directory(mut self, directory: &Path) -> Self {
+        let known = self
+            .paths
+            .iter()
+            .find(|(original, _)| original == directory);
+        self.directory = known.map_or_else(|| directory.into(), |(_, place)| place.clone());
+        self
     }
 
     /// A word with everything replaced.
@@ -97,10 +120,17 @@ impl Substitution {
                 rest = after;
                 continue;
             }
+            if let Some(after) = rest.strip_prefix(DIRECTORY) {
+                replaced.extend_from_slice(self.directory.as_os_str().as_bytes());
+                rest = after;
+                continue;
+            }
             let at_start = replaced.last().is_none_or(|last| !is_part_of_name(*last));
             let found = self.paths.iter().find_map(|(original, private)| {
                 let after = rest.strip_prefix(original.as_os_str().as_bytes())?;
-                let ends = after.first().is_none_or(|next| !is_part_of_name(*next));
+                let ends = after.first().is_none_or(|next| {
+                    !is_part_of_name(*next) || *next == b'/' && self.trees.contains(original)
+                });
                 (at_start && ends).then_some((private, after))
             });
             let found = found.or_else(|| self.relative(rest).filter(|_| at_start));
@@ -123,8 +153,17 @@ impl Substitution {
         let end = text.iter().position(|byte| !is_part_of_name(*byte));
         let (name, after) = text.split_at(end.unwrap_or(text.len()));
         let path = self.absolute(name)?;
+        if let Some((_, private)) = self.paths.iter().find(|(original, _)| *original == path) {
+            return Some((private, after));
+        }
+        // The name may lie in a tree: then only its beginning is replaced.
+        let (beginning, _) = name.iter().enumerate().rev().find(|(end, byte)| {
+            let path = self.absolute(&name[..*end]);
+            **byte == b'/' && path.is_some_and(|path| self.trees.contains(&path))
+        })?;
+        let path = self.absolute(&name[..beginning])?;
         let (_, private) = self.paths.iter().find(|(original, _)| *original == path)?;
-        Some((private, after))
+        Some((private, &text[beginning..]))
     }
 
     /// The path that a relative one stands for, if it is one.
@@ -232,6 +271,30 @@ mod tests {
             let substitution =
                 Substitution::of_paths(Path::new("/mnt/pm/pool"), &mappings, directory);
             assert_eq!(substitution.apply(OsStr::new(word)), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn paths_in_trees_are_replaced() {
+        let private = tempfile::tempdir().unwrap();
+        let place = private.path().to_str().unwrap();
+        let mappings = [mapping("/home/tree", place)];
+        let tree = Path::new("/home/tree");
+        let substitution = Substitution::of_paths(tree, &mappings, Path::new("/home"));
+        let substitution = substitution.with_directory(tree);
+        for (word, expected) in [
+            ("{dir}", "@"),
+            ("{dir}/log", "@/log"),
+            ("/home/tree/log", "@/log"),
+            ("/home/tree", "@"),
+            ("/home/trees/log", "/home/trees/log"),
+            ("tree/log", "@/log"),
+            ("tree", "@"),
+            ("trees/log", "trees/log"),
+            ("cat tree/a tree/b/c", "cat @/a @/b/c"),
+        ] {
+            let expected = expected.replace('@', place);
+            assert_eq!(substitution.apply(OsStr::new(word)), *expected, "{word}");
         }
     }
 

@@ -6,3 +6,4 @@ mod cursor;
 mod layout;
 mod run_directory;
 mod slot;
+mod tree;

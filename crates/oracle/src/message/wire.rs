@@ -132,6 +132,7 @@ mod tests {
                 working_directory: Some("/".into()),
                 input: None,
                 pool: None,
+                directory: None,
                 max_dump_bytes: 7,
                 preload: true,
                 recover: command("recover"),

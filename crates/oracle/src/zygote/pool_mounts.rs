@@ -36,6 +36,8 @@ enum PoolMount {
     },
     /// The image over the pool.
     File { at: PathBuf, source: PathBuf },
+    /// The image of a tree over its directory. Nothing else of the directory is shown.
+    Tree { at: PathBuf, source: PathBuf },
 }
 
 /// All mounts of a slot.
@@ -108,11 +110,18 @@ impl CopiedFile {
 impl PoolMounts {
     pub(crate) fn new(mappings: &[PoolMapping]) -> Self {
         let mut by_directory: BTreeMap<&Path, Vec<&PoolMapping>> = BTreeMap::new();
+        let mut mounts = Vec::new();
         for it in mappings {
+            if it.is_tree() {
+                mounts.push(PoolMount::Tree {
+                    at: it.original.clone(),
+                    source: it.private.clone(),
+                });
+                continue;
+            }
             let directory = it.original.parent().unwrap_or(Path::new("/"));
             by_directory.entry(directory).or_default().push(it);
         }
-        let mut mounts = Vec::new();
         for (at, pools) in &by_directory {
             match private_directory(at, pools, mappings) {
                 Some(source) => mounts.push(PoolMount::Directory {
@@ -219,6 +228,13 @@ impl PoolMounts {
                 mount_bind_recursive(source, at)?;
                 self.make_writable(at)?;
             }
+            PoolMount::Tree { at, source } => {
+                if !at.is_dir() {
+                    self.make_directory(at)?;
+                }
+                mount_bind_recursive(source, at)?;
+                self.make_writable(at)?;
+            }
         }
         Ok(())
     }
@@ -303,13 +319,15 @@ impl PoolMounts {
 impl PoolMount {
     fn at(&self) -> &Path {
         match self {
-            Self::Directory { at, .. } | Self::File { at, .. } => at,
+            Self::Directory { at, .. } | Self::File { at, .. } | Self::Tree { at, .. } => at,
         }
     }
 
     fn source(&self) -> &Path {
         match self {
-            Self::Directory { source, .. } | Self::File { source, .. } => source,
+            Self::Directory { source, .. }
+            | Self::File { source, .. }
+            | Self::Tree { source, .. } => source,
         }
     }
 }
