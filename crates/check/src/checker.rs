@@ -3,22 +3,25 @@
 //! `check`, `crash`, `races`, `replay` and `fuzz` all go through a [`Checker`]. Callers say what to do
 //! ([`CrashOptions`]) and how recovery is run ([`Recovery`]); they need not know the oracle or the runner.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use powerfail_finding::Finding;
-use powerfail_model::EventIndex;
+use powerfail_model::{Domain, EventIndex};
 use powerfail_oracle::{Oracle, OracleSettings};
 use powerfail_trace::Trace;
 
 use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
 use crate::event::{CheckEvent, Observer};
-use crate::fresh_name::FreshName;
+use crate::fresh_name::{DIRECTORY_NOTE, FreshName};
 use crate::options::{CrashOptions, RaceOptions};
 use crate::outcomes::Outcomes;
 use crate::persistent::has_addresses;
+use crate::places::Places;
 use crate::recovery::Recovery;
 use crate::runner::{Runner, RunnerOptions};
+use crate::tree::{self, TreeRecording, TreeRunner};
 
 /// Checks one trace with one recovery.
 #[derive(Clone, Debug)]
@@ -63,6 +66,9 @@ impl<'t> Checker<'t> {
         options: &CrashOptions,
         observer: &mut dyn Observer,
     ) -> Result<Crashed, CheckError> {
+        if let Some(recording) = self.tree(&mut |read| observer.read(self.trace, read))? {
+            return self.crash_tree(&recording, options, observer);
+        }
         let mut options = options.clone();
         if let Some(eager) = &mut options.eager {
             eager.pass.rules = self.recovery.rules();
@@ -96,6 +102,76 @@ impl<'t> Checker<'t> {
         } = &mut crashed;
         FreshName::of(self.trace).hide_in(findings, totals, notes);
         Ok(crashed)
+    }
+
+    /// The trees of the trace, if these are crashed and not only pools: the workload maps none, or it also writes other
+    /// files, and only syncs make either durable. `progress` hears how many bytes of the trace were read.
+    pub(crate) fn tree(
+        &self,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Option<TreeRecording>, CheckError> {
+        let is_possible =
+            self.trace.pools().is_empty() || self.recovery.domain == Domain::PageCache;
+        if !is_possible {
+            return Ok(None);
+        }
+        let recording = TreeRecording::of(self.trace, progress)?;
+        Ok(recording.filter(TreeRecording::changes_files))
+    }
+
+    /// Whether ordinary files are crashed.
+    pub(crate) fn crashes_tree(&self) -> Result<bool, CheckError> {
+        Ok(!self.trace.trees().is_empty() && self.tree(&mut |_| ())?.is_some())
+    }
+
+    fn crash_tree(
+        &self,
+        recording: &TreeRecording,
+        options: &CrashOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Crashed, CheckError> {
+        let mut runner = self.tree_runner(recording)?;
+        let places = Places::new(self.trace, &self.recovery.trusted());
+        let file_system = self.recovery.file_system;
+        let crashed = tree::crash(
+            self.trace,
+            options,
+            file_system,
+            &mut runner,
+            places,
+            observer,
+        );
+        let mut crashed = crashed?;
+        if let Some(isolation) = runner.isolation() {
+            let reasons = isolation.reasons.iter();
+            let notes = reasons.map(|reason| format!("recovery is not fully isolated: {reason}"));
+            crashed.notes.extend(notes);
+        }
+        let Crashed {
+            findings,
+            totals,
+            notes,
+            ..
+        } = &mut crashed;
+        FreshName::of(self.trace).hide_in(findings, totals, notes);
+        Ok(crashed)
+    }
+
+    pub(crate) fn tree_runner<'r>(
+        &self,
+        recording: &'r TreeRecording,
+    ) -> Result<TreeRunner<'r>, CheckError> {
+        let mut plan = self.recovery.plan(self.trace, &mut |_| ());
+        let noted = self.trace.meta().note(DIRECTORY_NOTE).map(PathBuf::from);
+        plan.directory = noted.or_else(|| recording.roots.first().cloned());
+        let settings = OracleSettings {
+            runtime: plan.preload.then(|| Arc::clone(&self.runtime)),
+            confinement: self.recovery.confinement(),
+            ..OracleSettings::default()
+        };
+        let oracle = Oracle::new(plan, settings)?;
+        let parent = powerfail_image::default_parent();
+        TreeRunner::new(recording, &oracle, &parent, self.jobs)
     }
 
     /// The findings about reads of recovery if the power fails just before one event. `strict` also reports reads

@@ -112,7 +112,7 @@ impl ExpectedContents {
     }
 
     /// How many operations have ended at a moment.
-    fn ended(&self, at: EventIndex) -> usize {
+    pub(crate) fn ended(&self, at: EventIndex) -> usize {
         self.operations
             .partition_point(|operation| operation.end <= at)
     }

@@ -14,7 +14,7 @@ mod prefix;
 mod undisturbed;
 mod words;
 
-pub(crate) use engine::{Engine, Share};
+pub(crate) use engine::{BoundedObserver, Clock, Engine, Share};
 pub(crate) use finding::{Failed, evidence};
 pub(crate) use lazy_findings::written;
 pub(crate) use words::scope_note;
@@ -43,7 +43,6 @@ use crate::places::Places;
 use crate::races;
 use crate::runner::Runner;
 use crate::share::own_items;
-use engine::{BoundedObserver, Clock};
 use oracle_test::OracleTest;
 use undisturbed::UndisturbedRecovery;
 
@@ -259,7 +258,7 @@ fn judge_oracle(tested: OracleTest, options: &CrashOptions, crashed: &mut Crashe
 }
 
 /// A note about lines that look like failures in what recovery writes after a crash, and only then.
-fn suspect_note(
+pub(crate) fn suspect_note(
     suspects: &BTreeMap<String, String>,
     harmless_words: &BTreeSet<String>,
 ) -> Option<String> {

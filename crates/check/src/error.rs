@@ -19,6 +19,12 @@ pub enum Undisturbed {
     FinalAgain,
     /// The pools as the workload found them.
     Initial,
+    /// The files as the workload left them.
+    FinalTree,
+    /// The same, after a recovery that succeeded.
+    FinalTreeAgain,
+    /// The files as the workload found them.
+    InitialTree,
 }
 
 impl fmt::Display for Undisturbed {
@@ -28,6 +34,11 @@ impl fmt::Display for Undisturbed {
             Self::Final => "on the pool as the workload left it",
             Self::FinalAgain => "the second time in a row on the pool as the workload left it",
             Self::Initial => "on the pool as it was before the workload",
+            Self::FinalTree => "on the files as the workload left them",
+            Self::FinalTreeAgain => {
+                "the second time in a row on the files as the workload left them"
+            }
+            Self::InitialTree => "on the files as they were before the workload",
         })
     }
 }
@@ -62,10 +73,8 @@ pub enum CheckError {
         /// What its confinement denied it.
         denied: Option<Denials>,
     },
-    /// The trace has no pool.
-    #[error(
-        "nothing was checked: the workload mapped no pool; data that it writes with system calls is not covered"
-    )]
+    /// The trace has no pool and no file that could be crashed.
+    #[error("nothing was checked: the workload mapped no pool, and changed no file in a tree")]
     NoPool,
     /// There are fewer segments.
     #[error("there is no segment {wanted}: the trace has {count}, numbered from 0; see --segments")]

@@ -1,7 +1,7 @@
-//! The name of a fresh pool in results.
+//! The names of a fresh pool and of a fresh directory in results.
 //!
 //! The directory of a fresh pool has a random name, which is in the trace. In a report it would differ from run to run, and
-//! it means nothing to a user. So results show what the user wrote: `{pool}`. Nothing else needs to know: paths are replaced
+//! it means nothing to a user. So results show what the user wrote: `{pool}` or `{dir}`. Nothing else needs to know: paths are replaced
 //! in everything that is found, when it is complete.
 
 use powerfail_finding::{Finding, Totals};
@@ -10,7 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// The name of the note with the path that `{dir}` stood for in the command.
+pub(crate) const DIRECTORY_NOTE: &str = "dir";
 const SHOWN: &str = "{pool}";
+const TREE_SHOWN: &str = "{dir}";
 /// The directory of the pool, in which a program may have other files.
 const DIRECTORY_SHOWN: &str = "{pool}/..";
 
@@ -18,19 +21,29 @@ const DIRECTORY_SHOWN: &str = "{pool}/..";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreshName<'t> {
     pool: Option<&'t str>,
+    directory: Option<&'t str>,
 }
 
 impl<'t> FreshName<'t> {
     pub(crate) fn of(trace: &'t Trace) -> Self {
         Self {
             pool: trace.meta().note(POOL_NOTE),
+            directory: trace.meta().note(DIRECTORY_NOTE),
         }
     }
 
     /// A text without the path.
     pub(crate) fn hide(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if let Some(directory) = self.directory {
+            let own = |text: &str| match self.pool {
+                Some(pool) => text.replace(pool, SHOWN),
+                None => text.to_owned(),
+            };
+            text = own(&text).replace(directory, TREE_SHOWN);
+        }
         let Some(pool) = self.pool else {
-            return text.to_owned();
+            return text;
         };
         let text = text.replace(pool, SHOWN);
         match pool.rsplit_once('/') {
@@ -48,7 +61,7 @@ impl<'t> FreshName<'t> {
         totals: &mut Totals,
         notes: &mut [String],
     ) {
-        if self.pool.is_none() {
+        if self.pool.is_none() && self.directory.is_none() {
             return;
         }
         for finding in findings {
@@ -89,10 +102,20 @@ mod tests {
     fn paths_in_the_directory_of_the_pool_are_shown_as_they_were_written() {
         let name = FreshName {
             pool: Some("/dev/shm/powerfail-fresh-a/pm/pool"),
+            directory: None,
         };
         let hidden = name
             .hide("/dev/shm/powerfail-fresh-a/pm/pool.log and /dev/shm/powerfail-fresh-a/pm/other");
         assert_eq!(hidden, "{pool}.log and {pool}/../other");
-        assert_eq!(FreshName { pool: None }.hide("/a/pool"), "/a/pool");
+        let none = FreshName {
+            pool: None,
+            directory: None,
+        };
+        assert_eq!(none.hide("/a/pool"), "/a/pool");
+        let tree = FreshName {
+            pool: None,
+            directory: Some("/dev/shm/powerfail-fresh-a/pm"),
+        };
+        assert_eq!(tree.hide("/dev/shm/powerfail-fresh-a/pm/x"), "{dir}/x");
     }
 }

@@ -60,6 +60,7 @@ mod shares;
 mod sieve;
 mod symptom;
 mod transient;
+mod tree;
 mod window;
 mod workload;
 

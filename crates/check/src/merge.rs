@@ -120,6 +120,7 @@ mod tests {
                 consequences: Vec::new(),
                 marks: powerfail_finding::Marks::NONE,
                 durable_by: powerfail_finding::DurableBy::Flush,
+                tree: None,
             }],
             totals: Totals {
                 events: 10,

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use powerfail_image::{Fill, FillExtent};
 use powerfail_lint::{LintOptions, Trust};
+use powerfail_model::files::FileSystem;
 use powerfail_model::{Atomicity, Domain, Rules};
 use powerfail_oracle::{
     CommandLine, Confinement, Limits, Oracle, OracleSettings, Ready, RecoveryPlan, Server,
@@ -72,6 +73,9 @@ pub struct Recovery {
     /// The unit that survives as a whole.
     #[serde(default, with = "form::atomicity")]
     pub atomicity: Atomicity,
+    /// Whose rules say what a crash leaves of ordinary files.
+    #[serde(default, with = "form::file_system")]
+    pub file_system: FileSystem,
     /// The byte that fresh memory holds.
     pub fill: Option<u8>,
     /// Modules that are trusted besides the default ones.
@@ -118,6 +122,7 @@ impl Recovery {
             working_directory,
             domain: Domain::default(),
             atomicity: Atomicity::default(),
+            file_system: FileSystem::default(),
             fill: None,
             trust: Vec::new(),
             no_trust: Vec::new(),

@@ -3,10 +3,10 @@
 //! The caller reads the output directory and opens the trace; nothing is printed here.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, UnsafeRead};
+use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, TreeCrash, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
 use powerfail_model::{
     CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset, Rules,
@@ -24,6 +24,7 @@ use crate::persistent::Persistent;
 use crate::recovery::Recovery;
 use crate::runner::{Survival, Trial};
 use crate::symptom::symptom_of;
+use crate::tree::{TreeRecording, TreeReplay};
 
 /// The name of the trace that shows a finding, in the output directory. `None` if the finding needs no crash to be
 /// seen: the lint alone has found it.
@@ -120,8 +121,21 @@ impl<'a> Replay<'a> {
         }))
     }
 
+    /// The trees of the trace and the crash, if the finding is about ordinary files.
+    fn tree(&self) -> Result<Option<(TreeRecording, &'a Evidence, &'a TreeCrash)>, CheckError> {
+        let (Some(crash), Some(evidence)) = (&self.finding.tree, &self.finding.evidence) else {
+            return Ok(None);
+        };
+        let recording = TreeRecording::of(self.trace, &mut |_| ())?;
+        let recording = recording.ok_or(CheckError::DamagedReport)?;
+        Ok(Some((recording, evidence, crash)))
+    }
+
     /// Writes the crash image to the existing directory `to`.
     pub fn write_image(&self, to: &Path) -> Result<(), CheckError> {
+        if let Some((recording, evidence, crash)) = self.tree()? {
+            return TreeReplay::new(&recording, evidence, crash)?.write_image(to);
+        }
         let mut cursor = ImageCursor::new(
             self.trace,
             CursorOptions {
@@ -176,6 +190,12 @@ impl<'a> Replay<'a> {
         evidence: &Evidence,
         observer: &dyn Observer,
     ) -> Result<bool, CheckError> {
+        if let Some((recording, evidence, crash)) = self.tree()? {
+            let replay = TreeReplay::new(&recording, evidence, crash)?;
+            let mut runner = checker.tree_runner(&recording)?;
+            let verdict = replay.run(&mut runner, &|| observer.is_interrupted())?;
+            return Ok(self.is_same(evidence, verdict.as_ref()));
+        }
         let mut runner = checker.runner(Instruments::default())?;
         let trial = Trial {
             at: self.at,
@@ -190,7 +210,12 @@ impl<'a> Replay<'a> {
         let is_interrupted = || observer.is_interrupted();
         let results = runner.run(&[trial], &is_interrupted, &mut |_| ())?;
         let verdict = results.into_iter().next().and_then(|result| result.verdict);
-        Ok(match (&evidence.recovery, &verdict) {
+        Ok(self.is_same(evidence, verdict.as_ref()))
+    }
+
+    /// Whether a verdict is what the finding shows.
+    fn is_same(&self, evidence: &Evidence, verdict: Option<&Verdict>) -> bool {
+        match (&evidence.recovery, verdict) {
             (RecoveryOutcome::Content { output }, Some(Verdict::Success { dump: Some(dump) })) => {
                 FreshName::of(self.trace).hide(&shown_content(dump)) == *output
             }
@@ -198,7 +223,7 @@ impl<'a> Replay<'a> {
                 symptom_of(verdict).is_some_and(|symptom| is_alike(expected, &symptom.outcome))
             }
             (_, None) => false,
-        })
+        }
     }
 
     /// The command that opens recovery in gdb. `directory` is an empty directory for the crash image, which has to
@@ -237,6 +262,7 @@ impl<'a> Replay<'a> {
 
     /// The commands of recovery on a crash image that was written to a directory, recovery itself first.
     pub fn commands_on(&self, images: &Path) -> Result<ImageCommands, CheckError> {
+        let tree = self.tree()?;
         let layout = Layout::of(self.trace, &[])?;
         let persistent = Persistent::of(self.trace);
         let mut variables = persistent.variables(&mut |_| ());
@@ -245,14 +271,28 @@ impl<'a> Replay<'a> {
             original: original.into(),
             private: images.join(relative),
         };
-        let mappings: Vec<PoolMapping> = layout.files().map(mapping).collect();
+        let mut mappings: Vec<PoolMapping> = layout.files().map(mapping).collect();
+        let mut directory_of_tree = PathBuf::new();
+        if let Some((recording, ..)) = &tree {
+            let roots = recording.roots.iter().enumerate();
+            let root = |(number, root): (usize, &PathBuf)| PoolMapping {
+                original: root.clone(),
+                private: match recording.roots.len() {
+                    1 => images.to_path_buf(),
+                    _ => images.join(number.to_string()),
+                },
+            };
+            mappings = roots.map(root).collect();
+            directory_of_tree = recording.roots.first().cloned().unwrap_or_default();
+        }
         let pool = persistent.pool().unwrap_or_default();
         let directory = &self.recovery.working_directory;
         let directory = std::path::absolute(directory).map_err(|source| CheckError::File {
             path: directory.clone(),
             source,
         })?;
-        let substitution = Substitution::of_paths(&pool, &mappings, &directory);
+        let substitution =
+            Substitution::of_paths(&pool, &mappings, &directory).with_directory(&directory_of_tree);
         for (_, value) in &mut variables {
             *value = substitution.apply(value);
         }

@@ -29,7 +29,8 @@ use crate::outcomes::{ANY_LIMIT, Key, Outcomes, RequestKind};
 
 mod pass;
 
-use pass::{Pass, PassKind, Workers, answer_unless_interrupted};
+pub(crate) use pass::answer_unless_interrupted;
+use pass::{Pass, PassKind, Workers};
 
 /// A crash image to try.
 #[derive(Clone, Debug)]

@@ -410,6 +410,13 @@ impl Session<'_> {
             self.runtime.into(),
             subject.jobs,
         );
+        // Where whole trees are crashed, nothing that the workload wrote is missing.
+        let crashes_tree = checker.crashes_tree().map_err(about(subject.path))?;
+        let companions = if crashes_tree {
+            &[]
+        } else {
+            subject.companions
+        };
         let checker = if outcomes.is_on() {
             let digest = subject.trace.digest();
             let digest = digest.map_err(|error| about(subject.path)(error.into()))?;
@@ -420,11 +427,11 @@ impl Session<'_> {
         let mut events = SiftedEvents {
             sieve: *sieve,
             observer: self.observer,
-            hides_failures: !subject.companions.is_empty(),
+            hides_failures: !companions.is_empty(),
         };
         let crashed = checker.crash(options, &mut events);
         let mut crashed = crashed.map_err(about(subject.path))?;
-        companions::doubt(&mut crashed, subject.companions);
+        companions::doubt(&mut crashed, companions);
         Ok(crashed)
     }
 

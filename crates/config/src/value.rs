@@ -26,6 +26,7 @@ use serde::de::{Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Vi
 use serde::{Deserialize, de};
 
 pub use checks::CheckNames;
+pub(crate) use choices::file_systems;
 pub use choices::{Deny, FailurePoints, Infer, Input, Mode, Only, Stacks, Strategy};
 pub use choices::{atomicities, domains};
 pub use command::CommandText;

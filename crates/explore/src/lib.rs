@@ -7,6 +7,7 @@
 //! - [`LostLines`]: the crash state in which chosen lines are lost and everything else survives.
 //! - [`Survey`], [`EagerStates`]: eager exploration, every combination of what may survive.
 //! - [`Representatives`]: which of many crash states come first under a budget.
+//! - [`tree_plan`]: which crash states of ordinary files are tried, and in which order.
 //! - [`lazy`]: lazy exploration, where the content of a line is chosen only when recovery reads it.
 //!
 //! This crate starts no processes and opens no files: it reads a [`Trace`](powerfail_trace::Trace) and computes.
@@ -27,6 +28,7 @@ mod plan;
 mod point;
 mod representatives;
 mod samples;
+mod trees;
 
 pub use by_stack::{FailurePointOptions, FailurePointsByStack, StackPoints};
 pub use digest::ImageDigest;
@@ -41,3 +43,6 @@ pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};
 pub use powerfail_protocol::random::Random;
 pub use representatives::{GroupId, Representatives};
+pub use trees::{
+    Aim, OperationAt, PlannedState, TreePlan, TreePlanOptions, prefix_places, tree_plan,
+};

@@ -12,6 +12,7 @@ use crate::fix::Fix;
 use crate::mark::Marks;
 use crate::place::SourcePlace;
 use crate::read::{Races, UnsafeRead};
+use crate::tree::{TreeCrash, TreeTotals};
 
 /// One distinct bug.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +57,9 @@ pub struct Finding {
     /// What would have made the stores durable.
     #[serde(default, skip_serializing_if = "DurableBy::is_usual")]
     pub durable_by: DurableBy,
+    /// What the crash left of ordinary files, if the finding is about these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeCrash>,
 }
 
 /// What makes stores durable, where the program runs.
@@ -99,6 +103,7 @@ impl Finding {
             read: None,
             marks: Marks::NONE,
             durable_by: DurableBy::Flush,
+            tree: None,
         }
     }
 
@@ -389,6 +394,9 @@ pub struct Totals {
     /// The combinations that eager exploration tried, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager: Option<Eager>,
+    /// The crashes of ordinary files that were tried, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeTotals>,
     /// How the reads of recovery were watched, if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub races: Option<Races>,

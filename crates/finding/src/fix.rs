@@ -71,6 +71,10 @@ pub enum Operation {
     Fence,
     /// `msync` or `fdatasync` of a range.
     Sync,
+    /// `fsync` of a file.
+    SyncFile,
+    /// `fsync` of a directory.
+    SyncDirectory,
     /// The range becomes a part of the transaction, before the event.
     Add,
 }

@@ -117,6 +117,7 @@ mod tests {
             marks: crate::Marks::NONE,
             read: None,
             durable_by: crate::DurableBy::Flush,
+            tree: None,
         }
     }
 

@@ -16,6 +16,7 @@ mod id;
 mod mark;
 mod place;
 mod read;
+mod tree;
 
 pub use code::{Class, Code, Severity};
 pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
@@ -31,3 +32,4 @@ pub use id::{assign_ids, finding_id};
 pub use mark::{Marks, ProgramMark};
 pub use place::{Helper, Role, SourcePlace, StackFrame};
 pub use read::{NotDurable, Races, Tried, UnsafeRead};
+pub use tree::{FileSystemResult, LostFileLength, LostFilePage, TreeCrash, TreeTotals};

@@ -87,6 +87,10 @@ pub struct SourcePlace {
     /// What was stored, in hexadecimal; a prefix if it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<String>,
+    /// What was done there, if it is an operation on an ordinary file: `write`, `rename to config`. `pool` is the path of
+    /// the file then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
     /// The number of the event in the trace (the first, if there are many).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
@@ -134,6 +138,7 @@ impl SourcePlace {
             pool_offset: None,
             len_bytes: None,
             bytes: None,
+            operation: None,
             event: None,
             helper: None,
             stack: Vec::new(),

@@ -4,7 +4,7 @@
 //! showed, what to do. `snippet.rs` has the lines, `label.rs` the
 //! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `choices.rs` what it could have
 //! read, `mark.rs` the marks of the program, `read.rs` an unsafe read, `commits.rs` proposed commit variables,
-//! `summary.rs` the end.
+//! `tree.rs` a crash of ordinary files, `summary.rs` the end.
 //! Source files are shown if they exist; a report without them is complete.
 
 mod choices;
@@ -17,6 +17,7 @@ mod read;
 mod snippet;
 mod stack;
 mod summary;
+mod tree;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -208,8 +209,8 @@ fn one(
         group = taken.element(element);
     };
     let accesses = finding.places.iter();
-    for text in accesses.filter_map(|place| access_text(finding, place)) {
-        fact("pool", text);
+    for (is_file, text) in accesses.filter_map(|place| access_text(finding, place)) {
+        fact(if is_file { "file" } else { "pool" }, text);
     }
     for (name, text) in stack::texts(finding, sources) {
         fact(name, text);
@@ -218,7 +219,11 @@ fn one(
         fact("read", read::text(read, finding));
     }
     if let Some(evidence) = &finding.evidence {
-        for (name, text) in evidence::texts(evidence) {
+        let texts = match &finding.tree {
+            Some(crash) => tree::texts(evidence, crash, &finding.places),
+            None => evidence::texts(evidence),
+        };
+        for (name, text) in texts {
             fact(name, text);
         }
         if let Some(text) = choices::text(&evidence.choices, sources) {
@@ -266,8 +271,16 @@ fn consequences_text(consequences: &[RecoveryOutcome]) -> String {
     lines.join("\n")
 }
 
-/// What was accessed: `a.pool, offset 0x40, 8 bytes: 2a00000000000000`.
-fn access_text(finding: &Finding, place: &SourcePlace) -> Option<String> {
+/// What was accessed: `a.pool, offset 0x40, 8 bytes: 2a00000000000000`; and whether it is an ordinary file.
+fn access_text(finding: &Finding, place: &SourcePlace) -> Option<(bool, String)> {
+    if let (Some(operation), Some(path)) = (&place.operation, &place.pool)
+        && place.pool_offset.is_none()
+    {
+        return Some((
+            true,
+            format!("{} ({})", printable(path), printable(operation)),
+        ));
+    }
     let offset = place.pool_offset?;
     let mut text = match &place.pool {
         Some(pool) => format!("{}, offset {offset:#x}", printable(pool)),
@@ -287,10 +300,14 @@ fn access_text(finding: &Finding, place: &SourcePlace) -> Option<String> {
         );
     }
     let role = match (place.role, finding.durable_by) {
+        _ if place.operation.is_some() => place.operation.as_deref().unwrap_or_default(),
         (Role::Flush, DurableBy::Sync) => "msync",
         (role, _) => role.as_str(),
     };
-    Some(format!("{text} ({role})"))
+    Some((
+        place.operation.is_some(),
+        format!("{text} ({})", printable(role)),
+    ))
 }
 
 /// The report as JSON, the fields in the order in which they are documented.

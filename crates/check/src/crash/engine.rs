@@ -81,9 +81,9 @@ impl Share {
 }
 
 /// An observer that also stops a run whose budget is spent.
-pub(super) struct BoundedObserver<'o> {
-    pub(super) observer: &'o mut dyn Observer,
-    pub(super) end: Option<Instant>,
+pub(crate) struct BoundedObserver<'o> {
+    pub(crate) observer: &'o mut dyn Observer,
+    pub(crate) end: Option<Instant>,
 }
 
 impl Observer for BoundedObserver<'_> {

@@ -53,6 +53,29 @@ pub(super) mod atomicity {
     }
 }
 
+/// A file system by its name. Older files may have none.
+pub(super) mod file_system {
+    use super::{Deserialize, Deserializer, Error, Serializer};
+    use powerfail_model::files::FileSystem;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        file_system: &FileSystem,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.serialize_str(file_system.as_str())
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<FileSystem, D::Error> {
+        let Some(name) = Option::<String>::deserialize(from)? else {
+            return Ok(FileSystem::default());
+        };
+        name.parse()
+            .map_err(|_| D::Error::custom(format!("unknown file system `{name}`")))
+    }
+}
+
 /// A readiness check as `--ready` has it.
 pub(super) mod ready {
     use super::{Deserialize, Deserializer, Error, Serialize, Serializer};

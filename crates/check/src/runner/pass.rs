@@ -201,7 +201,7 @@ impl<T> Pass<'_, '_, T> {
 }
 
 /// Waits for an answer of a worker, and looks for interruptions meanwhile.
-pub(super) fn answer_unless_interrupted<T>(
+pub(crate) fn answer_unless_interrupted<T>(
     answers: &Receiver<T>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<T, CheckError> {

@@ -319,6 +319,7 @@ pub(super) fn recovery(
         unconfined: recovery.no_confine,
         domain: domain(settings.domain, trace, observer),
         atomicity: recovery.atomicity,
+        file_system: failures.fs,
         fill: failures.fill.map(|byte| byte.0),
         trust: report.trust.clone(),
         no_trust: report.no_trust.clone(),

@@ -15,6 +15,7 @@ mod demo;
 mod derandomised;
 mod determinism;
 mod eager;
+mod files;
 mod foreign;
 mod hostile;
 mod interrupted;

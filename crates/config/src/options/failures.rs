@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use powerfail_model::files::FileSystem;
+
 use super::options;
-use crate::value::{Byte, Count, FailurePoints, Pattern, parse_duration};
+use crate::value::{Byte, Count, FailurePoints, Pattern, file_systems, parse_duration};
 
 options! {
     /// When the power fails, and how long recoveries may take.
@@ -25,6 +27,9 @@ options! {
         /// dump from then on
         [long, value_name = "REGEX"]
         ack: Pattern,
+        /// File system whose rules say what a crash leaves of ordinary files [default: linux]
+        [long, value_name = "FS", value_parser = file_systems()]
+        fs: FileSystem = FileSystem::Linux,
         /// Byte that never-written bytes of a fresh pool hold, such as 0xff or 165 [default: 0]
         [long, value_name = "BYTE"]
         fill: Byte,

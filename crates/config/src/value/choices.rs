@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use powerfail_finding::{Class, Code};
+use powerfail_model::files::FileSystem;
 use powerfail_model::{Atomicity, Domain};
 use serde::de::{Deserializer, Error};
 
@@ -198,6 +199,33 @@ impl Value for Domain {
         let Word(text) = Word::read(from)?;
         let names = DOMAINS.map(|(domain, _)| domain.name().to_owned());
         Self::from_name(&text).ok_or_else(|| unknown(&text, &names))
+    }
+}
+
+const fn help_of(file_system: FileSystem) -> &'static str {
+    match file_system {
+        FileSystem::Linux => {
+            "What at least one of ext4, xfs and btrfs permits, with default options"
+        }
+        FileSystem::Ext4 => "ext4 with default options: data=ordered, auto_da_alloc",
+        FileSystem::Xfs => "XFS with default options",
+        FileSystem::Btrfs => "Btrfs with default options",
+        FileSystem::Posix => "Any file system: only what was synced is sure",
+    }
+}
+
+/// The command line's parser of file systems.
+pub(crate) fn file_systems() -> impl TypedValueParser<Value = FileSystem> {
+    let value = |it: FileSystem| PossibleValue::new(it.as_str()).help(help_of(it));
+    let values = FileSystem::ALL.map(value);
+    PossibleValuesParser::new(values).map(|name| name.parse().unwrap_or_default())
+}
+
+impl Value for FileSystem {
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Word(text) = Word::read(from)?;
+        let names = Self::ALL.map(|it| it.as_str().to_owned());
+        text.parse().map_err(|_| unknown(&text, &names))
     }
 }
 

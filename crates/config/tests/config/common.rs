@@ -25,6 +25,7 @@ pub(crate) fn finding(code: Code, function: &str, file: &str, line: u32) -> Find
         consequences: Vec::new(),
         marks: powerfail_finding::Marks::NONE,
         durable_by: powerfail_finding::DurableBy::Flush,
+        tree: None,
     }
 }
 

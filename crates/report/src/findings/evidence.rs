@@ -55,10 +55,14 @@ pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
         ));
     }
     texts.push(outcome(&evidence.recovery));
-    if let Some(difference) = &evidence.difference {
-        texts.push(("difference", first_lines(difference)));
-    }
+    texts.extend(difference(evidence));
     texts
+}
+
+/// What differs from what should have been recovered.
+pub(super) fn difference(evidence: &Evidence) -> Option<(&'static str, String)> {
+    let difference = evidence.difference.as_ref()?;
+    Some(("difference", first_lines(difference)))
 }
 
 fn failure(evidence: &Evidence) -> String {

@@ -1,7 +1,7 @@
 //! The labels of source lines.
 
 use powerfail_finding::{
-    Code, DurableBy, Evidence, Finding, Helper, RecoveryOutcome, Role, SourcePlace,
+    Code, DurableBy, Evidence, Finding, Helper, RecoveryOutcome, Role, SourcePlace, TreeCrash,
 };
 
 use crate::text::printable;
@@ -39,6 +39,11 @@ fn operation(place: &SourcePlace) -> Option<&str> {
 
 fn words(finding: &Finding, place: &SourcePlace) -> String {
     let evidence = finding.evidence.as_ref();
+    if let Some(operation) = &place.operation
+        && let Some(words) = file_words(finding, place, operation)
+    {
+        return words;
+    }
     match place.role {
         Role::Store => store(finding, evidence, place).to_owned(),
         Role::Survivor if finding.code == Code::NotRobust => {
@@ -60,6 +65,32 @@ fn words(finding: &Finding, place: &SourcePlace) -> String {
         Role::Add => add(finding, place).to_owned(),
         Role::Allocation => "allocated here".to_owned(),
     }
+}
+
+/// The words for an operation on an ordinary file.
+fn file_words(finding: &Finding, place: &SourcePlace, operation: &str) -> Option<String> {
+    let operation = printable(operation);
+    let evidence = finding.evidence.as_ref();
+    let is_first = finding.places.first() == Some(place);
+    let is_torn = evidence.is_some_and(|it| it.torn) && is_first;
+    let is_prefix = finding.tree.as_ref().is_some_and(TreeCrash::is_prefix);
+    Some(match place.role {
+        Role::Store if evidence.is_none() => format!("this {operation}"),
+        Role::Store if is_torn => {
+            format!("this {operation} is torn: a part of it survives, the rest is lost")
+        }
+        Role::Store if is_prefix => format!("the power fails before this {operation}"),
+        Role::Store => format!("this {operation} is lost"),
+        Role::Survivor if is_prefix => format!("this {operation} survives alone"),
+        Role::Survivor => format!("this {operation} survives without the other"),
+        Role::Flush => match moment(evidence, place) {
+            Moment::Here => format!("power fails before this {operation}"),
+            Moment::Later => format!("this {operation} comes too late"),
+            Moment::Unknown => format!("this {operation}"),
+        },
+        Role::Failure => format!("power fails before this {operation}"),
+        _ => return None,
+    })
 }
 
 fn load(code: Code) -> &'static str {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use powerfail_finding::{
-    Eager, Exploration, NotChecked, PointsNotRun, Races, Report, Severity, Totals,
+    Eager, Exploration, NotChecked, PointsNotRun, Races, Report, Severity, Totals, TreeTotals,
 };
 
 use super::{TextOptions, schedules_sentence, shown};
@@ -85,19 +85,7 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &TextOptions<'_>) 
     }
     let totals = &report.totals;
     writeln!(out, "{}", coverage(totals))?;
-    if let Some(eager) = &totals.eager {
-        writeln!(out, "{}", combinations(eager))?;
-    }
-    if let Some(exploration) = &totals.exploration {
-        writeln!(out, "{}", explored(exploration))?;
-    }
-    if let Some(races) = &totals.races {
-        writeln!(out, "{}", watched(races))?;
-    }
-    if totals.schedules > 0 {
-        let schedules = schedules_sentence(totals.schedules, totals.distinct_schedules);
-        writeln!(out, "{schedules}")?;
-    }
+    explorations(out, totals)?;
     let taken = [
         (totals.suppressed, "suppressed"),
         (totals.in_baseline, "in the baseline"),
@@ -118,6 +106,27 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &TextOptions<'_>) 
 pub(crate) fn not_checked_sentence(reason: NotChecked) -> String {
     let (reason, help) = not_checked_text(reason);
     format!("nothing was checked: {reason}; {help}")
+}
+
+/// What was tried besides prefix crashes, in one line each.
+fn explorations(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
+    if let Some(eager) = &totals.eager {
+        writeln!(out, "{}", combinations(eager))?;
+    }
+    if let Some(exploration) = &totals.exploration {
+        writeln!(out, "{}", explored(exploration))?;
+    }
+    if let Some(tree) = &totals.tree {
+        writeln!(out, "{}", files(tree))?;
+    }
+    if let Some(races) = &totals.races {
+        writeln!(out, "{}", watched(races))?;
+    }
+    if totals.schedules > 0 {
+        let schedules = schedules_sentence(totals.schedules, totals.distinct_schedules);
+        writeln!(out, "{schedules}")?;
+    }
+    Ok(())
 }
 
 /// Why nothing was checked, and what to do.
@@ -241,6 +250,19 @@ fn explored(exploration: &Exploration) -> String {
         "lost and reordered lines: {}\n{work} with {}, for {states}",
         parts.join(", "),
         plural(exploration.choices, "choice"),
+    )
+}
+
+/// How many crashes of ordinary files were tried.
+fn files(tree: &TreeTotals) -> String {
+    format!(
+        "files, on {}: {}, {} ({} the same tree as another); {} explored exhaustively, {} sampled",
+        printable(&tree.file_system),
+        plural(tree.operations, "operation"),
+        plural(tree.states, "crash state"),
+        count(tree.repeated),
+        plural(tree.exhausted_points, "failure point"),
+        count(tree.sampled_points),
     )
 }
 

@@ -84,6 +84,7 @@ pub(crate) fn finding(code: Code, message: &str, places: Vec<SourcePlace>) -> Fi
         consequences: Vec::new(),
         marks: powerfail_finding::Marks::NONE,
         durable_by: powerfail_finding::DurableBy::Flush,
+        tree: None,
     }
 }
 

@@ -1,0 +1,168 @@
+//! Crashes of ordinary files: the same order of things as for pools ([`crate::crash`]), on whole trees.
+//!
+//! - `recording.rs`: the operations of a trace, and the trees at any moment of the run.
+//! - `runner.rs`: recovery on crashed trees, several at a time.
+//! - `undisturbed.rs`, `prefix.rs`, `lossy.rs`, `oracle_test.rs`: the phases. `engine.rs` is what they share.
+//! - `minimal.rs`: the smallest loss. `finding.rs`: what it means. `words.rs`: operations in words.
+//! - `replay.rs`: a finding again.
+
+mod engine;
+mod finding;
+mod lossy;
+mod minimal;
+mod oracle_test;
+mod prefix;
+mod recording;
+mod replay;
+mod runner;
+mod undisturbed;
+mod words;
+
+pub(crate) use recording::TreeRecording;
+pub(crate) use replay::TreeReplay;
+pub(crate) use runner::TreeRunner;
+
+use std::time::Instant;
+
+use powerfail_finding::NotChecked;
+use powerfail_model::files::FileSystem;
+use powerfail_trace::Trace;
+
+use crate::content::ExpectedContents;
+use crate::crash::{BoundedObserver, Clock, Crashed, suspect_note};
+use crate::error::CheckError;
+use crate::event::Observer;
+use crate::group::group;
+use crate::marks::add_marks;
+use crate::options::CrashOptions;
+use crate::places::Places;
+use engine::TreeEngine;
+use oracle_test::OracleTest;
+
+/// Lets the power fail in the trees of a trace, and groups the findings by root cause.
+pub(crate) fn crash(
+    trace: &Trace,
+    options: &CrashOptions,
+    file_system: FileSystem,
+    runner: &mut TreeRunner<'_>,
+    mut places: Places<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Crashed, CheckError> {
+    let clock = Clock {
+        begun: Instant::now(),
+        budget: options.budget,
+    };
+    let undisturbed = undisturbed::undisturbed(runner, observer)?;
+    let ack = options.ack.as_ref();
+    let mut contents = ExpectedContents::new(trace, ack, &mut |read| observer.read(trace, read))?;
+    let mut crashed = Crashed::default();
+    crashed.totals.events = trace.event_count();
+    crashed.notes.extend(contents.note());
+    let denied = undisturbed.denied.as_ref();
+    crashed
+        .notes
+        .extend(denied.map(|it| format!("recovery was denied {it}")));
+    if !runner.recording.unrecorded.is_empty() {
+        crashed.notes.push(format!(
+            "the content of {} files is not recorded, because the workload changes them by mappings; their newest content \
+             is always durable",
+            runner.recording.unrecorded.len()
+        ));
+    }
+    if options.races.is_some() {
+        crashed.notes.push(
+            "reads of ordinary files are not watched: races are found in mapped pools only"
+                .to_owned(),
+        );
+    }
+    let mut bounded = BoundedObserver {
+        observer,
+        end: clock.after(100),
+    };
+    let mut engine = TreeEngine::new(
+        trace,
+        runner,
+        &mut bounded,
+        &mut contents,
+        file_system,
+        clock,
+    );
+    engine.allow(30);
+    let prefixes = engine.prefixes(options, undisturbed.accepts_initial);
+    let mut prefixes = engine.unless_interrupted(prefixes)?.unwrap_or_default();
+    if prefixes.creation_end > 0 {
+        crashed.notes.push(format!(
+            "recovery fails before the workload has created its files: {} are left out; --include-create tries them",
+            moments(prefixes.creation_end)
+        ));
+    }
+    engine.allow(45);
+    let explained = engine.explain_prefixes(&mut prefixes, &mut places);
+    let explained = engine.unless_interrupted(explained)?.unwrap_or_default();
+    for finding in &explained {
+        engine.announce(finding);
+    }
+    crashed.findings.extend(explained);
+    let totals = &mut crashed.totals;
+    totals.failure_points = prefixes.planned;
+    totals.failure_points_run = prefixes.judged.len() as u64;
+    let loses = options.lazy.is_some() || options.eager.is_some();
+    if loses && !engine.is_interrupted {
+        let lossy = engine.lossy(options, &mut prefixes, &mut places);
+        if let Some(lossy) = engine.unless_interrupted(lossy)? {
+            crashed.findings.extend(lossy.findings);
+            crashed.notes.extend(lossy.notes);
+            crashed.totals.tree = Some(lossy.totals);
+            crashed.totals.failure_points += lossy.points;
+            crashed.totals.failure_points_run += lossy.points_run;
+            crashed.totals.failure_point_stacks = lossy.stacks;
+        }
+    }
+    let suspects = engine.runner.take_suspects();
+    let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
+    let mut tested = None;
+    if !has_failed && !engine.is_interrupted && !options.is_partial() {
+        let result = engine.test_oracle(&undisturbed);
+        tested = engine.unless_interrupted(result)?;
+    }
+    let is_stopped = engine.is_interrupted;
+    crashed.is_interrupted = is_stopped && bounded.observer.is_interrupted();
+    if is_stopped && !crashed.is_interrupted {
+        crashed.notes.push(
+            "the budget is spent: the report covers only what was tried until then; see --budget"
+                .to_owned(),
+        );
+    }
+    crashed.findings = group(std::mem::take(&mut crashed.findings));
+    add_marks(trace, &mut crashed.findings)?;
+    crashed.notes.extend(places.notes());
+    crashed
+        .notes
+        .extend(suspect_note(&suspects, &undisturbed.harmless_words));
+    judge_oracle(tested, &mut crashed);
+    crashed.totals.recovery_runs = runner.runs;
+    Ok(crashed)
+}
+
+/// Says what it means for the result that recovery accepts changed trees.
+fn judge_oracle(tested: Option<OracleTest>, crashed: &mut Crashed) {
+    match tested.filter(|_| !crashed.is_interrupted) {
+        Some(OracleTest::IgnoresAll) => {
+            crashed.totals.not_checked = Some(NotChecked::RecoveryCannotFail);
+        }
+        Some(OracleTest::AcceptsAll) => crashed.notes.push(
+            "this recovery cannot fail: it also accepts missing files, files of zeros, and data that was changed; let it \
+             check what it recovers, or give a --checker"
+                .to_owned(),
+        ),
+        Some(OracleTest::CanFail) | None => {}
+    }
+}
+
+/// `1 moment`, `2 moments`.
+fn moments(count: usize) -> String {
+    match count {
+        1 => "1 moment".to_owned(),
+        _ => format!("{count} moments"),
+    }
+}

@@ -1,0 +1,428 @@
+//! From a minimal failure to a finding: the lost operation, the one that survives, and the sync that was missing.
+
+use powerfail_finding::{
+    Action, Change, Code, Evidence, FailurePoint, FileSystemResult, Finding, Fix, LostFileLength,
+    LostFilePage, Operation as Inserted, Role, SourcePlace, TreeCrash,
+};
+use powerfail_model::EventIndex;
+use powerfail_model::files::{
+    CrashState, Fate, FileSystem, Frontier, LostPage, NodeId, Operation, OperationIndex,
+};
+
+use super::engine::TreeEngine;
+use super::minimal::Minimal;
+use super::prefix::symptom_words;
+use super::runner::TreeTrial;
+use super::words::{directories, in_sentence, noun, short, subject};
+use crate::error::CheckError;
+use crate::places::{Places, hex_prefix};
+use crate::symptom::Symptom;
+
+/// How many states of another file system are tried, to see whether recovery fails there.
+const TRIED_ELSEWHERE: usize = 4;
+
+/// What a finding needs besides where recovery was.
+pub(super) struct FinishedPlaces {
+    pub(super) places: Vec<SourcePlace>,
+    pub(super) message: String,
+    pub(super) evidence: Evidence,
+    pub(super) crash: TreeCrash,
+    pub(super) code: Code,
+}
+
+/// A sync that is inserted before the operation at a place.
+struct Insertion {
+    node: NodeId,
+    before: usize,
+    is_directory: bool,
+}
+
+impl TreeEngine<'_, '_> {
+    /// The place in the sources of the operation at a place of the list.
+    pub(super) fn place_of(
+        &mut self,
+        role: Role,
+        at: usize,
+        places: &mut Places<'_>,
+    ) -> Result<SourcePlace, CheckError> {
+        let Some(traced) = self.recording.operations.get(at) else {
+            return Ok(SourcePlace::new(role));
+        };
+        let mut place = places.of_event(role, EventIndex(traced.index.0))?;
+        place.operation = Some(noun(&traced.operation));
+        let path = subject(&traced.operation).and_then(|node| self.recording.path_of(node, at));
+        place.pool = path.map(|path| path.display().to_string());
+        place.pool_offset = None;
+        if let Operation::Write { range, .. } = &traced.operation {
+            place.pool_offset = Some(range.offset);
+            place.len_bytes = Some(range.len_bytes);
+            place.bytes = Some(hex_prefix(&traced.bytes).trim_end_matches("...").to_owned());
+        }
+        Ok(place)
+    }
+
+    /// The finding of a minimal failure.
+    pub(super) fn finding(
+        &mut self,
+        minimal: &Minimal,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let frontier = self.frontier(self.file_system, minimal.place);
+        let fates = frontier.fates(&minimal.state);
+        let torn = fates.iter().find(|(_, fate)| *fate == Fate::Torn);
+        let lost = torn.or_else(|| fates.iter().find(|(_, fate)| *fate == Fate::Lost));
+        let lost = lost.and_then(|(index, _)| self.place_in_list(*index));
+        let is_torn = torn.is_some();
+        let survivor = self.survivor(minimal, lost, &fates);
+        let mut found = Vec::new();
+        if let Some(lost) = lost {
+            found.push(self.place_of(Role::Store, lost, places)?);
+        }
+        if let Some(survivor) = survivor {
+            found.push(self.place_of(Role::Survivor, survivor, places)?);
+        }
+        if minimal.place < self.recording.len() {
+            found.push(self.place_of(Role::Failure, minimal.place, places)?);
+        }
+        let crash = self.crash_of(minimal, lost, survivor)?;
+        let evidence = Evidence {
+            failure: FailurePoint {
+                event: self.event_at(minimal.place).0,
+                lost_lines: Vec::new(),
+                again: None,
+                filled: Vec::new(),
+            },
+            recovery: minimal.symptom.outcome.clone(),
+            last_good_event: None,
+            next_good_event: None,
+            trace: None,
+            difference: minimal.symptom.difference.clone(),
+            torn: is_torn,
+            choices: Vec::new(),
+        };
+        let message = self.message(&minimal.symptom, lost, survivor, is_torn);
+        let trial = TreeTrial {
+            place: minimal.place,
+            difference: frontier.difference(&minimal.state),
+        };
+        let code = self.code_of(&minimal.symptom, lost, survivor, is_torn);
+        let finished = FinishedPlaces {
+            places: found,
+            message,
+            evidence,
+            crash,
+            code,
+        };
+        let mut finding = self.finish(finished, &trial, &minimal.symptom, places)?;
+        if let Some(lost) = lost {
+            self.advise(&mut finding, minimal, lost, survivor, is_torn, places)?;
+        }
+        Ok(finding)
+    }
+
+    /// Completes a finding with where recovery was.
+    pub(super) fn finish(
+        &mut self,
+        finished: FinishedPlaces,
+        trial: &TreeTrial,
+        symptom: &Symptom,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let backtrace = if symptom.code == Code::RecoveryCrashes {
+            let observer = &mut *self.observer;
+            self.runner
+                .backtrace(trial, &|| observer.is_interrupted())?
+        } else {
+            symptom.backtrace.clone()
+        };
+        let mut found = finished.places;
+        found.extend(backtrace.map(|it| places.of_backtrace(Role::Recovery, &it)));
+        Ok(Finding {
+            evidence: Some(finished.evidence),
+            tree: Some(finished.crash),
+            ..Finding::new(finished.code, finished.message, found)
+        })
+    }
+
+    /// The kind of bug, by the operations: how recovery fails because of it is in the evidence.
+    fn code_of(
+        &self,
+        symptom: &Symptom,
+        lost: Option<usize>,
+        survivor: Option<usize>,
+        is_torn: bool,
+    ) -> Code {
+        let operation = |place: usize| self.recording.operations.get(place).map(|it| &it.operation);
+        let Some(lost) = lost.and_then(operation) else {
+            return symptom.code;
+        };
+        let survivor = survivor.and_then(operation);
+        if is_torn {
+            return Code::WriteTorn;
+        }
+        let is_write = matches!(lost, Operation::Write { .. });
+        match survivor {
+            Some(Operation::Rename { node, .. } | Operation::Link { node, .. })
+                if subject(lost) == Some(*node) && !lost.is_namespace() =>
+            {
+                Code::NamedBeforeSynced
+            }
+            Some(Operation::Unlink { .. } | Operation::Truncate { .. }) => {
+                Code::RemovedBeforeSynced
+            }
+            Some(Operation::Write { .. }) if is_write => Code::WritesReordered,
+            None if lost.is_namespace() => Code::DirectoryNotSynced,
+            None if is_write => Code::WriteNotSynced,
+            _ => symptom.code,
+        }
+    }
+
+    fn place_in_list(&self, index: OperationIndex) -> Option<usize> {
+        let operations = &self.recording.operations;
+        operations.binary_search_by_key(&index, |it| it.index).ok()
+    }
+
+    /// The operation that makes the loss bad: the last one before the failure that changes something and survives.
+    fn survivor(
+        &self,
+        minimal: &Minimal,
+        lost: Option<usize>,
+        fates: &[(OperationIndex, Fate)],
+    ) -> Option<usize> {
+        // What was promised is gone, whatever survives.
+        if minimal.symptom.code == Code::AcknowledgedLost {
+            return None;
+        }
+        let lost = lost?;
+        let changes = |place: &usize| {
+            let it = &self.recording.operations[*place];
+            let fate = fates.iter().find(|(index, _)| *index == it.index);
+            !it.operation.is_sync()
+                && !matches!(it.operation, Operation::Close { .. })
+                && fate.is_none_or(|(_, fate)| *fate == Fate::Survived)
+        };
+        (lost + 1..minimal.place).rev().find(changes)
+    }
+
+    fn message(
+        &self,
+        symptom: &Symptom,
+        lost: Option<usize>,
+        survivor: Option<usize>,
+        is_torn: bool,
+    ) -> String {
+        let does = symptom_words(symptom);
+        let Some(lost) = lost else {
+            return format!("{does} after a crash");
+        };
+        let lost = in_sentence(self.recording, lost);
+        match (survivor, is_torn) {
+            _ if symptom.code == Code::AcknowledgedLost => {
+                format!("{does}: {lost} is not durable when it is acknowledged")
+            }
+            (_, true) => format!("{does} if only a part of {lost} survives a crash"),
+            (Some(survivor), false) => {
+                let survivor = in_sentence(self.recording, survivor);
+                format!("{does} if {lost} is lost and {survivor} survives")
+            }
+            (None, false) => format!("{does} if {lost} is lost"),
+        }
+    }
+
+    /// The crash, and the file systems on which recovery fails so.
+    fn crash_of(
+        &mut self,
+        minimal: &Minimal,
+        lost: Option<usize>,
+        survivor: Option<usize>,
+    ) -> Result<TreeCrash, CheckError> {
+        let state = &minimal.state;
+        let linux = self.frontier(FileSystem::Linux, minimal.place);
+        let mut shows_on = Vec::new();
+        for (file_system, permits) in linux.permitted_by(state) {
+            let shows = permits || self.fails_on(file_system, minimal, lost, survivor)?;
+            shows_on.push(FileSystemResult {
+                file_system: file_system.to_string(),
+                shows,
+            });
+        }
+        Ok(TreeCrash {
+            file_system: self.file_system.to_string(),
+            shows_on,
+            lost: state.lost.iter().map(|it| it.0).collect(),
+            lengths: { state.lengths.iter() }
+                .map(|it| LostFileLength {
+                    node: it.node.0,
+                    first_lost: it.first_lost.0,
+                    len_bytes: it.len_bytes,
+                })
+                .collect(),
+            pages: { state.pages.iter() }
+                .map(|it| LostFilePage {
+                    node: it.node.0,
+                    page: it.page.0,
+                    first_lost: { it.first_lost.iter() }
+                        .map(|it| (*it != LostPage::NOTHING).then_some(it.0))
+                        .collect(),
+                })
+                .collect(),
+        })
+    }
+
+    /// Whether recovery fails on a file system that does not permit the very state, because of the same loss.
+    fn fails_on(
+        &mut self,
+        file_system: FileSystem,
+        minimal: &Minimal,
+        lost: Option<usize>,
+        survivor: Option<usize>,
+    ) -> Result<bool, CheckError> {
+        let Some(lost) = lost else { return Ok(false) };
+        let frontier = self.frontier(file_system, minimal.place);
+        let losing = &self.recording.operations[lost];
+        let mut states = frontier.losing(losing.index, &losing.operation);
+        states.extend(frontier.tearing(losing.index, &losing.operation));
+        if let Some(survivor) = survivor {
+            let keeping = &self.recording.operations[survivor];
+            states.extend(frontier.keeping(keeping.index, &keeping.operation));
+        }
+        let has_survivor = |frontier: &Frontier, state: &CrashState| {
+            let kept = survivor.map(|it| self.recording.operations[it].index);
+            let fates = frontier.fates(state);
+            let fate_of = |index| fates.iter().find(|(it, _)| *it == index).map(|it| it.1);
+            kept.is_none_or(|kept| matches!(fate_of(kept), None | Some(Fate::Survived)))
+                && matches!(fate_of(losing.index), Some(Fate::Lost | Fate::Torn))
+        };
+        states.retain(|state| has_survivor(&frontier, state));
+        for state in states.into_iter().take(TRIED_ELSEWHERE) {
+            let judged = self.judge_state(&frontier, minimal.place, &state)?;
+            if judged.is_some_and(|it| it.code == minimal.symptom.code) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says which sync would have prevented it, if one would: it is inserted into the operations, and the state must be
+    /// impossible then.
+    fn advise(
+        &mut self,
+        finding: &mut Finding,
+        minimal: &Minimal,
+        lost: usize,
+        survivor: Option<usize>,
+        is_torn: bool,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let operation = self.recording.operations[lost].operation.clone();
+        let before = survivor.filter(|it| *it > lost).unwrap_or(minimal.place);
+        if is_torn && before <= lost + 1 {
+            finding.explain(
+                "no fsync makes one write atomic: recovery has to recognise a record of which a part is missing, by a \
+                 checksum or a length that is written later"
+                    .to_owned(),
+            );
+            return Ok(());
+        }
+        let sync = |node: NodeId, is_directory: bool| Insertion {
+            node,
+            before,
+            is_directory,
+        };
+        let mut candidates: Vec<Vec<Insertion>> = Vec::new();
+        let file = subject(&operation);
+        let directories = directories(&operation);
+        if operation.is_namespace() {
+            if let Some(directory) = directories.first() {
+                candidates.push(vec![sync(*directory, true)]);
+            }
+            candidates.push(directories.iter().map(|it| sync(*it, true)).collect());
+        }
+        if let Some(file) = file {
+            candidates.push(vec![sync(file, false)]);
+            if let Some(directory) = directories.first() {
+                candidates.push(vec![sync(file, false), sync(*directory, true)]);
+            } else if let Some(parent) = self.parent_of(file, before) {
+                candidates.push(vec![sync(file, false), sync(parent, true)]);
+            }
+        }
+        let fix = candidates
+            .into_iter()
+            .find(|it| !it.is_empty() && self.prevents(it, minimal));
+        let Some(fix) = fix else {
+            return Ok(());
+        };
+        let mut changes = Vec::new();
+        let mut words = Vec::new();
+        let at = self.place_of(Role::Store, before.min(self.recording.len()), places)?;
+        for insertion in &fix {
+            let path = self.recording.path_of(insertion.node, insertion.before);
+            let name = path.map_or_else(|| "it".to_owned(), |path| short(&path));
+            words.push(if insertion.is_directory {
+                format!("the directory {name}")
+            } else {
+                name
+            });
+            let event = self.event_at(insertion.before).0;
+            changes.push(Change {
+                action: Action::Insert,
+                operation: if insertion.is_directory {
+                    Inserted::SyncDirectory
+                } else {
+                    Inserted::SyncFile
+                },
+                event: event.saturating_sub(1),
+                file: at.file.clone(),
+                line: at.line,
+                pool: None,
+                pool_offset: None,
+                len_bytes: None,
+            });
+        }
+        let moment = match survivor {
+            _ if minimal.symptom.code == Code::AcknowledgedLost => {
+                "before the operation is acknowledged".to_owned()
+            }
+            Some(survivor) => {
+                let line = at.file_and_line();
+                let line = line.map_or_else(String::new, |line| format!(" at {line}"));
+                format!("before {}{line}", in_sentence(self.recording, survivor))
+            }
+            None => format!("after {}", in_sentence(self.recording, lost)),
+        };
+        finding.suggestion = Some(format!("call fsync on {} {moment}", words.join(" and on ")));
+        finding.fix = Some(Fix::verified(changes));
+        Ok(())
+    }
+
+    /// The directory in which a file has its name.
+    fn parent_of(&self, node: NodeId, place: usize) -> Option<NodeId> {
+        let nodes = self.recording.newest(place);
+        nodes.name_of(node).map(|entry| entry.directory)
+    }
+
+    /// Whether the state is impossible if syncs are inserted.
+    fn prevents(&self, insertions: &[Insertion], minimal: &Minimal) -> bool {
+        let mut frontier = Frontier::new(self.file_system, &self.recording.initial);
+        let mut last = OperationIndex(0);
+        let insert = |frontier: &mut Frontier, place: usize, last: OperationIndex| {
+            for insertion in insertions.iter().filter(|it| it.before == place) {
+                let sync = Operation::SyncFile {
+                    node: insertion.node,
+                    data_only: false,
+                };
+                frontier.apply(last, &sync);
+            }
+        };
+        for (place, it) in self.recording.operations[..minimal.place]
+            .iter()
+            .enumerate()
+        {
+            insert(&mut frontier, place, last);
+            frontier.apply(it.index, &it.operation);
+            last = it.index;
+        }
+        insert(&mut frontier, minimal.place, last);
+        !frontier.permits(&minimal.state)
+    }
+}

@@ -1,0 +1,383 @@
+//! Crashes that lose something: which are run, and which of those that fail are one bug.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use powerfail_explore::{PlannedState, TreePlan, TreePlanOptions, tree_plan};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, TreeTotals};
+use powerfail_image::TreeDigest;
+use powerfail_model::files::{CrashState, Fate, Frontier, NodeId, OperationIndex};
+use powerfail_trace::StackId;
+
+use super::engine::TreeEngine;
+use super::minimal::Minimal;
+use super::prefix::Prefixes;
+use super::runner::TreeTrial;
+use crate::error::CheckError;
+use crate::event::{CheckEvent, CheckStep};
+use crate::options::CrashOptions;
+use crate::places::Places;
+use crate::symptom::Symptom;
+
+/// How many states run before their results are looked at.
+const BATCH: usize = 256;
+/// How many failures are traced back to operations.
+const DIAGNOSES_MAX: usize = 64;
+
+/// What an operation is for grouping: from where, to which kind of file, and whether it is torn.
+type LostKey = (StackId, String, bool);
+
+/// A crash state on which recovery fails.
+pub(super) struct Failing {
+    pub(super) place: usize,
+    pub(super) state: CrashState,
+    pub(super) symptom: Symptom,
+    lost: BTreeSet<LostKey>,
+}
+
+/// A bug whose cause is known.
+struct Known {
+    lost: BTreeSet<LostKey>,
+    /// The number of its finding.
+    finding: usize,
+}
+
+/// What crashes that lose something have shown.
+#[derive(Default)]
+pub(super) struct Lossy {
+    pub(super) findings: Vec<Finding>,
+    pub(super) totals: TreeTotals,
+    pub(super) notes: Vec<String>,
+    pub(super) points: u64,
+    pub(super) stacks: u64,
+    pub(super) points_run: u64,
+}
+
+impl TreeEngine<'_, '_> {
+    /// Runs recovery on crash states that lose something, and explains the failures.
+    pub(super) fn lossy(
+        &mut self,
+        options: &CrashOptions,
+        prefixes: &mut Prefixes,
+        places: &mut Places<'_>,
+    ) -> Result<Lossy, CheckError> {
+        let plan = self.plan(options, prefixes);
+        let mut lossy = Lossy {
+            totals: TreeTotals {
+                file_system: self.file_system.to_string(),
+                operations: self.recording.len() as u64,
+                exhausted_points: plan.exhausted,
+                sampled_points: plan.taken.len() as u64 - plan.exhausted,
+                ..TreeTotals::default()
+            },
+            points: plan.points,
+            stacks: plan.stacks,
+            ..Lossy::default()
+        };
+        self.allow(75);
+        let failing = self.run_plan(&plan, prefixes, &mut lossy)?;
+        self.allow(98);
+        let explained = self.explain(failing, places, &mut lossy);
+        self.unless_interrupted(explained)?;
+        Ok(lossy)
+    }
+
+    fn plan(&self, options: &CrashOptions, prefixes: &Prefixes) -> TreePlan {
+        let roles = self.recording.roles();
+        let of_plan = TreePlanOptions {
+            file_system: self.file_system,
+            per_stack: options.tree.per_stack,
+            seed: options.tree.seed,
+            only: options.at.map(|at| self.recording.place_at(at)),
+            from: prefixes.creation_end,
+            ..TreePlanOptions::default()
+        };
+        let role = |node: NodeId| roles.get(&node).cloned().unwrap_or_default();
+        tree_plan(
+            &self.recording.initial,
+            &self.recording.listed(),
+            &role,
+            &of_plan,
+        )
+    }
+
+    /// Runs what is new in a plan. Returns the failures that a loss explains.
+    fn run_plan(
+        &mut self,
+        plan: &TreePlan,
+        prefixes: &mut Prefixes,
+        lossy: &mut Lossy,
+    ) -> Result<Vec<Failing>, CheckError> {
+        let mut seen: HashSet<(TreeDigest, usize)> = HashSet::new();
+        // While it is created, what recovery needs is not there yet: the same tree is no bug later.
+        for place in 0..prefixes.creation_end.min(BATCH) {
+            let digest = self.recording.newest(place).image().digest();
+            seen.extend((0..=self.contents.operations().count()).map(|ended| (digest, ended)));
+        }
+        // A tree on which recovery fails with nothing lost is explained already.
+        for (place, symptom) in &prefixes.judged {
+            let digest = self.recording.newest(*place).image().digest();
+            let ended = self.contents.ended(self.event_at(*place));
+            seen.insert((digest, ended));
+            if symptom.is_some() {
+                let all = 0..=self.contents.operations().count();
+                seen.extend(all.map(|ended| (digest, ended)));
+            }
+        }
+        let mut run_at = BTreeSet::new();
+        let mut failures: Vec<(usize, Symptom)> = Vec::new();
+        let (mut started, of) = (0, plan.states.len() as u64);
+        let mut untried = 0;
+        for batch in plan.states.chunks(BATCH) {
+            if self.is_stopped() {
+                untried += batch.len() as u64;
+                continue;
+            }
+            let mut numbers = Vec::new();
+            let mut trials = Vec::new();
+            for (number, planned) in (started as usize..).zip(batch) {
+                let image = self.recording.image(planned.place, &planned.difference);
+                let ended = self.contents.ended(self.event_at(planned.place));
+                if !seen.insert((image.digest(), ended)) {
+                    lossy.totals.repeated += 1;
+                    continue;
+                }
+                numbers.push(number);
+                trials.push(trial_of(planned));
+            }
+            let judged = self.judge_all(CheckStep::Lazy, &trials, (started, of));
+            let judged = self.unless_interrupted(judged)?.unwrap_or_default();
+            untried += (trials.len() - judged.len()) as u64;
+            for (number, judged) in numbers.iter().zip(judged) {
+                let planned = &plan.states[*number];
+                match judged {
+                    Some(symptom) => {
+                        run_at.insert(planned.place);
+                        lossy.totals.states += 1;
+                        failures.extend(symptom.map(|it| (*number, it)));
+                    }
+                    None => untried += 1,
+                }
+            }
+            started += batch.len() as u64;
+        }
+        lossy.points_run = run_at.len() as u64;
+        if untried > 0 {
+            lossy.notes.push(format!(
+                "the budget is spent: {untried} of {of} crash states of files were not tried; see --budget"
+            ));
+        }
+        let left_out = lossy.points - plan.taken.len().min(lossy.points as usize) as u64;
+        if lossy.totals.sampled_points > 0 || left_out > 0 {
+            lossy.notes.push(format!(
+                "{} of {} failure points of files were tried, a few of each call stack (--per-stack); at {} of them all \
+                 crash states, at {} a selection",
+                plan.taken.len(),
+                lossy.points.max(plan.taken.len() as u64),
+                plan.exhausted,
+                lossy.totals.sampled_points
+            ));
+        }
+        self.allow(98);
+        let failing = self.caused_by_loss(plan, failures, prefixes);
+        Ok(self.unless_interrupted(failing)?.unwrap_or_default())
+    }
+
+    /// The failures at moments at which recovery succeeds with nothing lost, with what each has lost.
+    fn caused_by_loss(
+        &mut self,
+        plan: &TreePlan,
+        failures: Vec<(usize, Symptom)>,
+        prefixes: &mut Prefixes,
+    ) -> Result<Vec<Failing>, CheckError> {
+        let needed: BTreeSet<usize> = { failures.iter() }
+            .map(|(number, _)| plan.states[*number].place)
+            .filter(|place| !prefixes.judged.contains_key(place))
+            .collect();
+        let needed: Vec<usize> = needed.into_iter().collect();
+        let trials: Vec<TreeTrial> = needed.iter().map(|it| TreeTrial::newest(*it)).collect();
+        let judged = self.judge_all(CheckStep::Reasons, &trials, (0, trials.len() as u64))?;
+        for (place, judged) in needed.into_iter().zip(judged) {
+            prefixes.judged.extend(judged.map(|it| (place, it)));
+        }
+        let roles = self.recording.roles();
+        // One at a time: states of one point are near each other within an aim.
+        let mut known: Option<(usize, Frontier)> = None;
+        let mut failing = Vec::new();
+        for (number, symptom) in failures {
+            let planned = &plan.states[number];
+            if !matches!(prefixes.judged.get(&planned.place), Some(None)) {
+                continue;
+            }
+            let (_, frontier) = match known.take().filter(|(place, _)| *place == planned.place) {
+                Some(frontier) => known.insert(frontier),
+                None => known.insert((
+                    planned.place,
+                    self.frontier(self.file_system, planned.place),
+                )),
+            };
+            let lost = lost_keys(self, frontier, &planned.state, &roles);
+            failing.push(Failing {
+                place: planned.place,
+                state: planned.state.clone(),
+                symptom,
+                lost,
+            });
+        }
+        // What loses least explains most.
+        failing.sort_by_key(|it| (it.lost.len(), it.state.pages.len() + it.state.lost.len()));
+        Ok(failing)
+    }
+
+    /// Makes one finding of each cause.
+    fn explain(
+        &mut self,
+        failing: Vec<Failing>,
+        places: &mut Places<'_>,
+        lossy: &mut Lossy,
+    ) -> Result<(), CheckError> {
+        let mut known: Vec<Known> = Vec::new();
+        let roles = self.recording.roles();
+        let (mut unstable, mut unexplained) = (0_u64, 0_u64);
+        for failure in failing {
+            if let Some(cause) = known.iter().find(|it| it.lost.is_subset(&failure.lost)) {
+                let finding = &mut lossy.findings[cause.finding];
+                finding.count += 1;
+                add_consequence(finding, &failure.symptom.outcome);
+                continue;
+            }
+            if known.len() >= DIAGNOSES_MAX || self.is_stopped() {
+                unexplained += 1;
+                continue;
+            }
+            self.observer.event(CheckEvent::Failing {
+                code: failure.symptom.code,
+                at: self.recording.event_at(failure.place, self.trace),
+            });
+            let Some(minimal) = self.minimal(&failure)? else {
+                unstable += 1;
+                continue;
+            };
+            let lost = self.minimal_keys(&minimal, &roles);
+            let finding = self.finding(&minimal, places)?;
+            let same = { lossy.findings.iter() }.position(|it| is_same_bug(it, &finding));
+            let number = match same {
+                Some(number) => {
+                    let known = &mut lossy.findings[number];
+                    known.count += 1;
+                    if let Some(evidence) = &finding.evidence {
+                        add_consequence(known, &evidence.recovery);
+                    }
+                    number
+                }
+                None => {
+                    self.announce(&finding);
+                    lossy.findings.push(finding);
+                    lossy.findings.len() - 1
+                }
+            };
+            known.push(Known {
+                lost,
+                finding: number,
+            });
+        }
+        if unstable > 0 {
+            lossy.notes.push(format!(
+                "recovery is not deterministic: {unstable} times it failed after a crash and succeeded when it ran again on \
+                 the same files; these failures are not reported"
+            ));
+        }
+        if unexplained > 0 {
+            lossy.notes.push(format!(
+                "{unexplained} failures of recovery are not traced back to operations, because there are too many or the \
+                 budget is spent"
+            ));
+        }
+        Ok(())
+    }
+
+    fn minimal_keys(
+        &self,
+        minimal: &Minimal,
+        roles: &BTreeMap<NodeId, String>,
+    ) -> BTreeSet<LostKey> {
+        let frontier = self.frontier(self.file_system, minimal.place);
+        lost_keys(self, &frontier, &minimal.state, roles)
+    }
+}
+
+fn trial_of(planned: &PlannedState) -> TreeTrial {
+    TreeTrial {
+        place: planned.place,
+        difference: planned.difference.clone(),
+    }
+}
+
+/// What a state has lost, by the code that did it.
+fn lost_keys(
+    engine: &TreeEngine<'_, '_>,
+    frontier: &Frontier,
+    state: &CrashState,
+    roles: &BTreeMap<NodeId, String>,
+) -> BTreeSet<LostKey> {
+    let fates = frontier.fates(state).into_iter();
+    let lost = fates.filter(|(_, fate)| *fate != Fate::Survived);
+    lost.map(|(index, fate)| key_of(engine, index, fate, roles))
+        .collect()
+}
+
+fn key_of(
+    engine: &TreeEngine<'_, '_>,
+    index: OperationIndex,
+    fate: Fate,
+    roles: &BTreeMap<NodeId, String>,
+) -> LostKey {
+    let operation = engine.recording.operation(index);
+    let node = operation.and_then(|it| super::words::subject(&it.operation));
+    let role = node.and_then(|node| roles.get(&node)).cloned();
+    let kind = operation.map(|it| super::words::noun(&it.operation));
+    let kind = kind.unwrap_or_default();
+    let kind = kind.split(' ').next().unwrap_or_default().to_owned();
+    (
+        engine.stack_of(index),
+        format!("{kind} {}", role.unwrap_or_default()),
+        fate == Fate::Torn,
+    )
+}
+
+/// Two findings ask for the same change, or blame the same lines.
+fn is_same_bug(one: &Finding, other: &Finding) -> bool {
+    let line = |finding: &Finding| {
+        let first = finding.places.first();
+        first.map(|it| {
+            (
+                it.file.clone(),
+                it.line,
+                it.function.clone(),
+                it.pool.clone(),
+            )
+        })
+    };
+    let torn = |finding: &Finding| finding.evidence.as_ref().is_some_and(|it| it.torn);
+    let fixes = |finding: &Finding| {
+        let changes = finding.fix.iter().flat_map(|fix| &fix.changes);
+        changes
+            .map(|it| (it.operation, it.file.clone(), it.line))
+            .collect::<Vec<_>>()
+    };
+    let is_silent = |finding: &Finding| finding.code == Code::WriteNotSynced;
+    line(one) == line(other)
+        && torn(one) == torn(other)
+        && (fixes(one) == fixes(other) || is_silent(one) != is_silent(other))
+}
+
+/// Adds what recovery also does, unless that is known.
+fn add_consequence(finding: &mut Finding, outcome: &RecoveryOutcome) {
+    let evidence = finding.evidence.as_ref();
+    let mut known = evidence
+        .map(|it| &it.recovery)
+        .into_iter()
+        .chain(&finding.consequences);
+    if !known.any(|it| it.to_string() == outcome.to_string()) {
+        finding.consequences.push(outcome.clone());
+    }
+}

@@ -1,0 +1,200 @@
+//! The smallest loss that still makes recovery fail, and the earliest moment.
+
+use std::collections::BTreeSet;
+
+use powerfail_model::files::{CrashState, Frontier, LostPage, NodeId, OperationIndex};
+
+use super::engine::TreeEngine;
+use super::lossy::Failing;
+use super::runner::TreeTrial;
+use crate::error::CheckError;
+use crate::symptom::Symptom;
+
+/// How many recoveries a search may take.
+const RUNS_MAX: usize = 64;
+
+/// A failure that no smaller loss explains.
+pub(super) struct Minimal {
+    /// The power fails before the operation at this place.
+    pub(super) place: usize,
+    pub(super) state: CrashState,
+    pub(super) symptom: Symptom,
+}
+
+impl TreeEngine<'_, '_> {
+    /// Minimises a failure. `None` if it does not fail again.
+    pub(super) fn minimal(&mut self, failing: &Failing) -> Result<Option<Minimal>, CheckError> {
+        let frontier = self.frontier(self.file_system, failing.place);
+        let mut state = failing.state.clone();
+        let Some(mut symptom) = self.judge_state(&frontier, failing.place, &state)? else {
+            return Ok(None);
+        };
+        let mut runs = 0;
+        let mut tried: BTreeSet<CrashState> = BTreeSet::new();
+        'smaller: loop {
+            for candidate in smaller(&state) {
+                if candidate.is_newest()
+                    || !tried.insert(candidate.clone())
+                    || !frontier.permits(&candidate)
+                {
+                    continue;
+                }
+                runs += 1;
+                if runs > RUNS_MAX {
+                    break 'smaller;
+                }
+                let judged = self.judge_state(&frontier, failing.place, &candidate)?;
+                if let Some(found) = judged.filter(|it| it.code == symptom.code) {
+                    (state, symptom) = (candidate, found);
+                    continue 'smaller;
+                }
+            }
+            break;
+        }
+        let (place, symptom) = self.earliest(failing.place, &state, symptom)?;
+        Ok(Some(Minimal {
+            place,
+            state,
+            symptom,
+        }))
+    }
+
+    /// What is wrong after a crash that leaves a state.
+    pub(super) fn judge_state(
+        &mut self,
+        frontier: &Frontier,
+        place: usize,
+        state: &CrashState,
+    ) -> Result<Option<Symptom>, CheckError> {
+        self.judge(&TreeTrial {
+            place,
+            difference: frontier.difference(state),
+        })
+    }
+
+    /// The earliest moment at which the same loss makes recovery fail.
+    fn earliest(
+        &mut self,
+        place: usize,
+        state: &CrashState,
+        symptom: Symptom,
+    ) -> Result<(usize, Symptom), CheckError> {
+        let newest_lost = newest_lost(state).unwrap_or(OperationIndex(0));
+        let operations = &self.recording.operations;
+        let first = operations.partition_point(|it| it.index <= newest_lost);
+        let (mut low, mut high, mut symptom) = (first, place, symptom);
+        if low >= high {
+            return Ok((place, symptom));
+        }
+        // `high` fails. `low` is tried first: most failures need no later operation, or the next one.
+        for near in [low, low + 1] {
+            if near >= high {
+                break;
+            }
+            match self.fails_at(near, state, &symptom)? {
+                Some(found) => return Ok((near, found)),
+                None => low = near,
+            }
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            match self.fails_at(middle, state, &symptom)? {
+                Some(found) => (high, symptom) = (middle, found),
+                None => low = middle,
+            }
+        }
+        Ok((high, symptom))
+    }
+
+    fn fails_at(
+        &mut self,
+        place: usize,
+        state: &CrashState,
+        like: &Symptom,
+    ) -> Result<Option<Symptom>, CheckError> {
+        let frontier = self.frontier(self.file_system, place);
+        if !frontier.permits(state) {
+            return Ok(None);
+        }
+        // What fails without any loss is not caused by this one.
+        if self.judge(&TreeTrial::newest(place))?.is_some() {
+            return Ok(None);
+        }
+        let judged = self.judge_state(&frontier, place, state)?;
+        Ok(judged.filter(|it| it.code == like.code))
+    }
+}
+
+/// The newest operation that a state has lost.
+fn newest_lost(state: &CrashState) -> Option<OperationIndex> {
+    let names = state.lost.iter().copied();
+    let lengths = state.lengths.iter().map(|it| it.first_lost);
+    let sectors = state.pages.iter().flat_map(|it| it.first_lost);
+    let sectors = sectors.filter(|it| *it != LostPage::NOTHING);
+    names.chain(lengths).chain(sectors).max()
+}
+
+/// States that lose less, those that lose much less first. Not all of them are possible.
+fn smaller(state: &CrashState) -> Vec<CrashState> {
+    let mut all = Vec::new();
+    if !state.lost.is_empty() {
+        let mut half = state.lost.len();
+        while half > 0 {
+            all.push(CrashState {
+                lost: state.lost[half..].to_vec(),
+                ..state.clone()
+            });
+            half /= 2;
+        }
+    }
+    let mut nodes: BTreeSet<NodeId> = state.pages.iter().map(|it| it.node).collect();
+    nodes.extend(state.lengths.iter().map(|it| it.node));
+    for node in nodes {
+        let without_pages = CrashState {
+            pages: { state.pages.iter() }
+                .filter(|it| it.node != node)
+                .copied()
+                .collect(),
+            ..state.clone()
+        };
+        let without_length = |state: &CrashState| CrashState {
+            lengths: { state.lengths.iter() }
+                .filter(|it| it.node != node)
+                .copied()
+                .collect(),
+            ..state.clone()
+        };
+        all.push(without_length(&without_pages));
+        all.push(without_pages);
+        all.push(without_length(state));
+    }
+    let count = state.pages.len();
+    if count > 1 {
+        for half in [0..count / 2, count / 2..count] {
+            let pages = state.pages.iter().enumerate();
+            all.push(CrashState {
+                pages: pages
+                    .filter(|(number, _)| !half.contains(number))
+                    .map(|(_, page)| *page)
+                    .collect(),
+                ..state.clone()
+            });
+        }
+    }
+    for (number, page) in state.pages.iter().enumerate().take(16) {
+        let mut fewer = state.clone();
+        fewer.pages.remove(number);
+        all.push(fewer);
+        for sector in 0..page.first_lost.len() {
+            if page.first_lost[sector] != LostPage::NOTHING {
+                let mut fewer = state.clone();
+                fewer.pages[number].first_lost[sector] = LostPage::NOTHING;
+                let nothing = [LostPage::NOTHING; powerfail_model::files::SECTORS_PER_PAGE];
+                fewer.pages.retain(|it| it.first_lost != nothing);
+                all.push(fewer);
+            }
+        }
+    }
+    all.retain(|it| it != state);
+    all
+}

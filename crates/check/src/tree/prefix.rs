@@ -1,0 +1,215 @@
+//! Crashes at which everything before them survives: what fails there is wrong in the program's own order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use powerfail_explore::prefix_places;
+use powerfail_finding::{Code, Evidence, FailurePoint, Finding, Role, TreeCrash};
+use powerfail_model::files::Operation;
+use powerfail_trace::StackId;
+
+use super::engine::TreeEngine;
+use super::finding::FinishedPlaces;
+use super::runner::TreeTrial;
+use super::words::in_sentence;
+use crate::error::CheckError;
+use crate::event::CheckStep;
+use crate::options::CrashOptions;
+use crate::places::Places;
+use crate::symptom::Symptom;
+
+/// What crashes with nothing lost have shown.
+#[derive(Default)]
+pub(super) struct Prefixes {
+    /// What was wrong before the operation at a place, if anything was.
+    pub(super) judged: BTreeMap<usize, Option<Symptom>>,
+    /// Before this place recovery has not succeeded yet: what it needs is being created.
+    pub(super) creation_end: usize,
+    /// How many places were to be tried.
+    pub(super) planned: u64,
+}
+
+impl TreeEngine<'_, '_> {
+    /// Lets the power fail with nothing lost, at a few places of each call stack.
+    pub(super) fn prefixes(
+        &mut self,
+        options: &CrashOptions,
+        accepts_initial: bool,
+    ) -> Result<Prefixes, CheckError> {
+        let operations = self.recording.listed();
+        let mut tried = match options.at {
+            Some(at) => vec![self.recording.place_at(at)],
+            None => prefix_places(&operations, options.tree.per_stack, options.tree.seed),
+        };
+        tried.dedup();
+        let trials: Vec<TreeTrial> = tried.iter().map(|it| TreeTrial::newest(*it)).collect();
+        let of = trials.len() as u64;
+        let judged = self.judge_all(CheckStep::Crashes, &trials, (0, of))?;
+        let judged = tried.iter().copied().zip(judged);
+        let mut prefixes = Prefixes {
+            judged: judged
+                .filter_map(|(place, it)| Some((place, it?)))
+                .collect(),
+            creation_end: 0,
+            planned: of,
+        };
+        if !accepts_initial && !options.tree.include_create {
+            prefixes.judged.entry(0).or_insert(None);
+            let first_good = { prefixes.judged.iter() }
+                .find(|(place, symptom)| **place > 0 && symptom.is_none())
+                .map_or(self.recording.len(), |(place, _)| *place);
+            let last_bad = prefixes.judged.range(..first_good).next_back();
+            let last_bad = last_bad.map_or(0, |(place, _)| *place);
+            prefixes.judged.remove(&0);
+            let (_, good) = self.boundary(last_bad, first_good, &mut prefixes.judged, false)?;
+            prefixes.creation_end = good;
+        }
+        Ok(prefixes)
+    }
+
+    /// Between a place at which recovery fails (or succeeds, if `from_good`) and a later one at which it does the
+    /// opposite: two neighbours of which the same is true.
+    fn boundary(
+        &mut self,
+        from: usize,
+        to: usize,
+        judged: &mut BTreeMap<usize, Option<Symptom>>,
+        from_good: bool,
+    ) -> Result<(usize, usize), CheckError> {
+        let (mut from, mut to) = (from, to);
+        while to - from > 1 {
+            let middle = from + (to - from) / 2;
+            let symptom = match judged.get(&middle) {
+                Some(known) => known.clone(),
+                None => {
+                    let symptom = self.judge(&TreeTrial::newest(middle))?;
+                    judged.insert(middle, symptom.clone());
+                    symptom
+                }
+            };
+            if symptom.is_none() == from_good {
+                from = middle;
+            } else {
+                to = middle;
+            }
+        }
+        Ok((from, to))
+    }
+
+    /// The findings of places at which recovery fails with nothing lost.
+    pub(super) fn explain_prefixes(
+        &mut self,
+        prefixes: &mut Prefixes,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<Finding>, CheckError> {
+        let mut known: BTreeSet<StackId> = BTreeSet::new();
+        let mut findings: Vec<Finding> = Vec::new();
+        let failing: Vec<usize> = { prefixes.judged.iter() }
+            .filter(|(place, symptom)| symptom.is_some() && **place >= prefixes.creation_end)
+            .map(|(place, _)| *place)
+            .collect();
+        for place in failing {
+            if self.is_stopped() {
+                break;
+            }
+            let before = { prefixes.judged.range(..place) }
+                .rev()
+                .find(|(_, symptom)| symptom.is_none())
+                .map_or(prefixes.creation_end.min(place), |(place, _)| *place);
+            let (_, first_bad) = self.boundary(before, place, &mut prefixes.judged, true)?;
+            let survivor = first_bad.saturating_sub(1);
+            let stack =
+                { self.recording.operations.get(survivor) }.map_or(StackId::NONE, |it| it.stack);
+            if !known.insert(stack) {
+                continue;
+            }
+            let after = { prefixes.judged.range(place..) }
+                .find(|(_, symptom)| symptom.is_none())
+                .map(|(place, _)| *place);
+            let next_good = match after {
+                Some(after) => Some(self.boundary(place, after, &mut prefixes.judged, false)?.1),
+                None => None,
+            };
+            let trial = TreeTrial::newest(first_bad);
+            // It must fail again: a recovery that fails by chance is no evidence.
+            let Some(symptom) = self.judge(&trial)? else {
+                continue;
+            };
+            let mut found = Vec::new();
+            let mut add = |engine: &mut Self, role: Role, at: usize| -> Result<(), CheckError> {
+                if at < engine.recording.len() {
+                    found.push(engine.place_of(role, at, places)?);
+                }
+                Ok(())
+            };
+            if let Some(next_good) = next_good {
+                add(self, Role::Store, next_good.saturating_sub(1))?;
+            }
+            add(self, Role::Survivor, survivor)?;
+            add(self, Role::Failure, first_bad)?;
+            let survived = in_sentence(self.recording, survivor);
+            let until = next_good.map_or_else(String::new, |next| {
+                format!(
+                    " before {}",
+                    in_sentence(self.recording, next.saturating_sub(1))
+                )
+            });
+            let message = format!(
+                "{} if the power fails after {survived}{until}",
+                symptom_words(&symptom)
+            );
+            let evidence = Evidence {
+                failure: FailurePoint {
+                    event: self.event_at(first_bad).0,
+                    lost_lines: Vec::new(),
+                    again: None,
+                    filled: Vec::new(),
+                },
+                recovery: symptom.outcome.clone(),
+                last_good_event: (survivor > before || before > 0)
+                    .then(|| self.event_at(survivor).0),
+                next_good_event: next_good.map(|it| self.event_at(it).0),
+                trace: None,
+                difference: symptom.difference.clone(),
+                torn: false,
+                choices: Vec::new(),
+            };
+            let crash = TreeCrash {
+                file_system: self.file_system.to_string(),
+                ..TreeCrash::default()
+            };
+            let finished = FinishedPlaces {
+                places: found,
+                message,
+                evidence,
+                crash,
+                code: self.code_between(&symptom, survivor),
+            };
+            findings.push(self.finish(finished, &trial, &symptom, places)?);
+        }
+        Ok(findings)
+    }
+}
+
+impl TreeEngine<'_, '_> {
+    /// The kind of bug if recovery fails after an operation with nothing lost.
+    fn code_between(&self, symptom: &Symptom, survivor: usize) -> Code {
+        let survivor = self.recording.operations.get(survivor);
+        match survivor.map(|it| &it.operation) {
+            Some(Operation::Truncate { .. }) => Code::TruncatedInPlace,
+            Some(Operation::Unlink { .. }) => Code::RemovedBeforeSynced,
+            _ => symptom.code,
+        }
+    }
+}
+
+/// What recovery does, as the beginning of a sentence.
+pub(super) fn symptom_words(symptom: &Symptom) -> &'static str {
+    match symptom.code {
+        Code::RecoveryCrashes => "recovery crashes",
+        Code::RecoveryHangs => "recovery hangs",
+        Code::CheckerRejects => "the checker rejects what is recovered",
+        Code::ContentTorn => "what is recovered is neither the old nor the new content",
+        Code::AcknowledgedLost => "an acknowledged operation is lost",
+        _ => "recovery fails",
+    }
+}

@@ -1,0 +1,332 @@
+//! The operations of a trace on its trees, and the trees at any moment of the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use powerfail_explore::OperationAt;
+
+use powerfail_image::{FileContent, TreeImage, TreeNode, TreeNodes};
+use powerfail_model::EventIndex;
+use powerfail_model::files::{Difference, InitialTree, NodeId, Operation, OperationIndex, Source};
+use powerfail_trace::{Body, FileOperation, FileOperations, StackId, Trace};
+
+use super::words::{role_of, subject};
+use crate::error::CheckError;
+use crate::reading::WatchedRecords;
+
+/// Trees are kept at about this many moments, so that any other is near one of them.
+const SNAPSHOTS: usize = 128;
+/// But not more often than after so many operations.
+const INTERVAL_MIN: usize = 32;
+
+/// An operation, with what the model does not need.
+#[derive(Clone, Debug)]
+pub(crate) struct TracedOperation {
+    /// Its event in the trace.
+    pub(crate) index: OperationIndex,
+    pub(crate) operation: Operation,
+    /// The permissions of what it creates.
+    mode: u32,
+    /// The bytes that it writes.
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) stack: StackId,
+}
+
+/// What a workload did to its trees.
+#[derive(Debug)]
+pub(crate) struct TreeRecording {
+    /// The roots in the recorded run.
+    pub(crate) roots: Vec<PathBuf>,
+    pub(crate) initial: InitialTree,
+    pub(crate) operations: Vec<TracedOperation>,
+    /// The trees before some of the operations: every `interval`th.
+    snapshots: Vec<TreeNodes>,
+    interval: usize,
+    /// Files whose content is not recorded.
+    pub(crate) unrecorded: Vec<NodeId>,
+    /// Files that are mapped as pools.
+    mapped: BTreeSet<NodeId>,
+}
+
+impl TreeRecording {
+    /// Reads a trace. `None` if it has no tree. `progress` hears how many bytes of it were read.
+    pub(crate) fn of(
+        trace: &Trace,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Option<Self>, CheckError> {
+        if trace.trees().is_empty() {
+            return Ok(None);
+        }
+        let mut operations = Vec::new();
+        let mut files = FileOperations::default();
+        let mut mapped = BTreeSet::new();
+        let mut records = WatchedRecords::of(trace, progress);
+        while let Some(record) = records.next_record()? {
+            if let Body::Mapped { node, .. } = record.body {
+                mapped.insert(node);
+            }
+            let Some((operation, bytes)) = files.operation(&record) else {
+                continue;
+            };
+            operations.push(TracedOperation {
+                index: OperationIndex(record.index.0),
+                operation,
+                mode: match record.body {
+                    Body::File(FileOperation::Create { mode, .. }) => mode,
+                    _ => 0,
+                },
+                bytes: bytes.into(),
+                stack: record.stack,
+            });
+        }
+        let interval = operations.len().div_ceil(SNAPSHOTS).max(INTERVAL_MIN);
+        let mut recording = Self {
+            roots: trace.trees().iter().map(|tree| tree.path.clone()).collect(),
+            initial: initial_tree(trace),
+            operations,
+            snapshots: Vec::new(),
+            interval,
+            unrecorded: trace.unrecorded_files().to_vec(),
+            mapped,
+        };
+        let mut nodes = initial_nodes(trace)?;
+        for (place, operation) in recording.operations.iter().enumerate() {
+            if place.is_multiple_of(interval) {
+                recording.snapshots.push(nodes.clone());
+            }
+            apply(&mut nodes, operation);
+        }
+        if recording.operations.len().is_multiple_of(interval) {
+            recording.snapshots.push(nodes);
+        }
+        Ok(Some(recording))
+    }
+
+    /// Whether a file is changed that is not a pool.
+    pub(crate) fn changes_files(&self) -> bool {
+        self.operations.iter().any(|it| {
+            let changes =
+                !it.operation.is_sync() && !matches!(it.operation, Operation::Close { .. });
+            let is_mapped = subject(&it.operation).is_some_and(|node| self.mapped.contains(&node));
+            changes && !is_mapped
+        })
+    }
+
+    /// How many operations there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// The event before which the power fails if it fails before the operation at a place of the list.
+    pub(crate) fn event_at(&self, place: usize, trace: &Trace) -> EventIndex {
+        let operation = self.operations.get(place);
+        operation.map_or(EventIndex(trace.event_count()), |it| EventIndex(it.index.0))
+    }
+
+    /// The place in the list of the first operation that is not before an event.
+    pub(crate) fn place_at(&self, event: EventIndex) -> usize {
+        self.operations.partition_point(|it| it.index.0 < event.0)
+    }
+
+    /// The operation with an index.
+    pub(crate) fn operation(&self, index: OperationIndex) -> Option<&TracedOperation> {
+        let place = self
+            .operations
+            .binary_search_by_key(&index, |it| it.index)
+            .ok()?;
+        self.operations.get(place)
+    }
+
+    /// The trees before the operation at a place of the list.
+    pub(crate) fn newest(&self, place: usize) -> TreeNodes {
+        let place = place.min(self.len());
+        let snapshot = (place / self.interval).min(self.snapshots.len().saturating_sub(1));
+        let mut nodes = self.snapshots.get(snapshot).cloned().unwrap_or_default();
+        for operation in &self.operations[snapshot * self.interval..place] {
+            apply(&mut nodes, operation);
+        }
+        nodes
+    }
+
+    /// The trees that a crash before the operation at a place leaves, if they differ so from the newest ones.
+    pub(crate) fn image(&self, place: usize, difference: &Difference) -> TreeImage {
+        let newest = self.newest(place);
+        if difference.entries.is_empty() && difference.files.is_empty() {
+            return newest.image();
+        }
+        let mut entries = newest.entries.clone();
+        for (entry, node) in &difference.entries {
+            match node {
+                Some(node) => entries.insert(entry.clone(), *node),
+                None => entries.remove(entry),
+            };
+        }
+        let mut contents = BTreeMap::new();
+        for file in &difference.files {
+            let known = newest.nodes.get(&file.node);
+            let mut content = known.map(|it| it.content.clone()).unwrap_or_default();
+            content.set_len(file.len_bytes);
+            for piece in &file.pieces {
+                let range = piece.range;
+                match piece.source {
+                    Source::Zeros => content.zero(range.offset..range.end()),
+                    source => content.write(range.offset, &self.bytes_of(source, range.len_bytes)),
+                }
+            }
+            contents.insert(file.node, content);
+        }
+        newest.image_of(&entries, &contents)
+    }
+
+    /// Bytes from where a state says that they come.
+    fn bytes_of(&self, source: Source, len_bytes: u64) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(len_bytes).unwrap_or(0)];
+        match source {
+            Source::Zeros => {}
+            Source::Initial { node, offset } => {
+                let initial = self.snapshots.first().and_then(|it| it.nodes.get(&node));
+                if let Some(initial) = initial {
+                    initial.content.read(offset, &mut bytes);
+                }
+            }
+            Source::Written { operation, offset } => {
+                let written = self
+                    .operation(operation)
+                    .map_or(&[][..], |it| &it.bytes[..]);
+                let from = usize::try_from(offset)
+                    .unwrap_or(usize::MAX)
+                    .min(written.len());
+                let len = bytes.len().min(written.len() - from);
+                bytes[..len].copy_from_slice(&written[from..from + len]);
+            }
+        }
+        bytes
+    }
+
+    /// The operations as exploration sees them.
+    pub(crate) fn listed(&self) -> Vec<OperationAt<'_>> {
+        let operations = self.operations.iter();
+        operations
+            .map(|it| OperationAt {
+                index: it.index,
+                operation: &it.operation,
+                stack: it.stack,
+            })
+            .collect()
+    }
+
+    /// The role of each file: its first name without digits.
+    pub(crate) fn roles(&self) -> BTreeMap<NodeId, String> {
+        let mut roles = BTreeMap::new();
+        let created = self.operations.iter().filter_map(|it| match &it.operation {
+            Operation::Create { node, entry, .. } => Some((*node, entry.clone()?)),
+            _ => None,
+        });
+        let initial = self.initial.entries.iter();
+        for (node, entry) in initial
+            .map(|(entry, node)| (*node, entry.clone()))
+            .chain(created)
+        {
+            let name = OsStr::from_bytes(entry.name.as_bytes()).to_string_lossy();
+            roles.entry(node).or_insert_with(|| role_of(&name));
+        }
+        roles
+    }
+
+    /// The trees before the first operation have a file.
+    pub(crate) fn has_initial_files(&self) -> bool {
+        !self.initial.entries.is_empty()
+    }
+
+    /// A path of a node, as the workload saw it: its name before the operation at a place, or else the last that it had
+    /// before, or the first that it gets later.
+    pub(crate) fn path_of(&self, node: NodeId, place: usize) -> Option<PathBuf> {
+        let nodes = self.newest(place);
+        if let Some(root) = nodes.roots.iter().position(|root| *root == node) {
+            return self.roots.get(root).cloned();
+        }
+        if let Some(entry) = nodes.name_of(node) {
+            return self.full_path(&nodes, entry);
+        }
+        let names = |operation: &TracedOperation| match &operation.operation {
+            Operation::Create {
+                node: named, entry, ..
+            } if *named == node => entry.clone(),
+            Operation::Link { node: named, entry } | Operation::Unlink { node: named, entry }
+                if *named == node =>
+            {
+                Some(entry.clone())
+            }
+            Operation::Rename {
+                node: named, to, ..
+            } if *named == node => Some(to.clone()),
+            _ => None,
+        };
+        let before = self.operations[..place.min(self.len())]
+            .iter()
+            .rev()
+            .find_map(names);
+        let entry = before.or_else(|| {
+            self.operations[place.min(self.len())..]
+                .iter()
+                .find_map(names)
+        })?;
+        self.full_path(&nodes, &entry)
+    }
+
+    /// The whole path of a name.
+    pub(crate) fn full_path(
+        &self,
+        nodes: &TreeNodes,
+        entry: &powerfail_model::files::Entry,
+    ) -> Option<PathBuf> {
+        let (root, path) = nodes.path_of(entry)?;
+        Some(self.roots.get(root)?.join(path))
+    }
+}
+
+fn apply(nodes: &mut TreeNodes, operation: &TracedOperation) {
+    nodes.apply(&operation.operation, operation.mode, &operation.bytes);
+}
+
+fn initial_tree(trace: &Trace) -> InitialTree {
+    let mut tree = InitialTree::default();
+    for initial in trace.initial_nodes() {
+        tree.add(initial.node, initial.kind.clone(), initial.len_bytes, None);
+    }
+    let entries = trace.initial_entries().iter();
+    tree.entries
+        .extend(entries.map(|it| (it.entry.clone(), it.node)));
+    tree
+}
+
+fn initial_nodes(trace: &Trace) -> Result<TreeNodes, CheckError> {
+    let mut nodes = TreeNodes {
+        roots: trace.trees().iter().map(|tree| tree.root).collect(),
+        ..TreeNodes::default()
+    };
+    for initial in trace.initial_nodes() {
+        let mut content = FileContent::default();
+        content.set_len(initial.len_bytes);
+        let node = TreeNode {
+            kind: initial.kind.clone(),
+            mode: initial.mode,
+            content,
+        };
+        nodes.nodes.insert(initial.node, node);
+    }
+    for initial in trace.initial_entries() {
+        nodes.entries.insert(initial.entry.clone(), initial.node);
+    }
+    let mut runs = trace.initial_files();
+    while let Some(run) = runs.next_run()? {
+        if let Some(node) = nodes.nodes.get_mut(&run.node) {
+            let len_bytes = node.content.len_bytes();
+            node.content.write(run.offset, run.bytes);
+            node.content.set_len(len_bytes);
+        }
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,295 @@
+//! Runs recovery on crashed trees, several at a time. Each worker has a slot of its own, makes the tree in it and runs
+//! recovery there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use powerfail_image::{ImageError, RunDirectory, TreeImage, TreeSlot};
+use powerfail_model::files::Difference;
+use powerfail_oracle::{
+    Backtrace, DeniedAccess, KillHandle, Oracle, OracleError, PoolMapping, Slot, Verdict,
+};
+
+use super::recording::TreeRecording;
+use crate::error::CheckError;
+use crate::runner::{answer_unless_interrupted, kill};
+
+/// A crashed tree to try.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TreeTrial {
+    /// The power fails before the operation at this place of the list.
+    pub(crate) place: usize,
+    /// What the tree lacks.
+    pub(crate) difference: Difference,
+}
+
+impl TreeTrial {
+    /// Nothing is lost.
+    pub(crate) fn newest(place: usize) -> Self {
+        Self {
+            place,
+            ..Self::default()
+        }
+    }
+}
+
+/// A worker: private directories, and the process that runs recovery on them.
+struct Worker {
+    // Dropped first: its mounts are on the tree.
+    recovery: Slot,
+    tree: TreeSlot,
+}
+
+/// What a worker could not do.
+enum WorkerError {
+    Image(ImageError),
+    Oracle(OracleError),
+}
+
+impl From<WorkerError> for CheckError {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::Image(error) => error.into(),
+            WorkerError::Oracle(error) => error.into(),
+        }
+    }
+}
+
+/// Runs recovery on crashed trees.
+pub(crate) struct TreeRunner<'r> {
+    pub(crate) recording: &'r TreeRecording,
+    workers: Vec<Worker>,
+    is_confined: bool,
+    /// Lines that look like failures, of recoveries that succeeded: one for each word.
+    suspects: BTreeMap<String, String>,
+    /// Recoveries run so far.
+    pub(crate) runs: u64,
+    // Dropped last, because the slots are in it.
+    _directory: RunDirectory,
+}
+
+impl<'r> TreeRunner<'r> {
+    /// Makes the slots, in a new directory under `parent`.
+    pub(crate) fn new(
+        recording: &'r TreeRecording,
+        oracle: &Oracle,
+        parent: &Path,
+        jobs: usize,
+    ) -> Result<Self, CheckError> {
+        let directory = RunDirectory::create_in(parent)?;
+        let initial = recording.newest(0).image();
+        let mut workers = Vec::new();
+        for number in 0..jobs.max(1) {
+            let mut tree = directory.tree_slot(number, recording.roots.clone());
+            // A zygote mounts the directories, so they must exist.
+            tree.prepare(&initial)?;
+            let roots = tree.roots();
+            let mappings: Vec<PoolMapping> = roots
+                .map(|(original, private)| PoolMapping {
+                    original: original.to_owned(),
+                    private,
+                })
+                .collect();
+            let recovery = oracle.slot(&mappings)?;
+            workers.push(Worker { recovery, tree });
+        }
+        Ok(Self {
+            recording,
+            workers,
+            is_confined: oracle.is_confined(),
+            suspects: BTreeMap::new(),
+            runs: 0,
+            _directory: directory,
+        })
+    }
+
+    /// How well recovery is isolated.
+    pub(crate) fn isolation(&self) -> Option<&powerfail_oracle::Isolation> {
+        self.workers.first().map(|it| it.recovery.isolation())
+    }
+
+    /// Runs all trials, until it is late: then no further one begins. A trial without a verdict has not run.
+    pub(crate) fn run(
+        &mut self,
+        trials: &[TreeTrial],
+        is_late: &(dyn Fn() -> bool + Sync),
+        is_interrupted: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Vec<Option<Verdict>>, CheckError> {
+        let mut results: Vec<Option<Verdict>> = vec![None; trials.len()];
+        let recording = self.recording;
+        let next = AtomicUsize::new(0);
+        let stop = AtomicBool::new(false);
+        let handles: Vec<KillHandle> = { self.workers.iter() }
+            .map(|it| it.recovery.kill_handle())
+            .collect();
+        let (sender, answers) = mpsc::channel();
+        let outcome = std::thread::scope(|scope| {
+            for worker in &mut self.workers {
+                let (sender, next, stop) = (sender.clone(), &next, &stop);
+                scope.spawn(move || {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(trial) = trials.get(number) else {
+                            return;
+                        };
+                        if stop.load(Ordering::Relaxed) || is_late() {
+                            return;
+                        }
+                        let image = recording.image(trial.place, &trial.difference);
+                        let verdict = worker.run(&image);
+                        let is_error = verdict.is_err();
+                        if sender.send((number, verdict)).is_err() || is_error {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            let mut done = 0;
+            loop {
+                match answer_unless_interrupted(&answers, is_interrupted) {
+                    Ok((number, verdict)) => {
+                        match verdict {
+                            Ok(verdict) => results[number] = Some(verdict),
+                            Err(error) => {
+                                stop.store(true, Ordering::Relaxed);
+                                return Err(error.into());
+                            }
+                        }
+                        done += 1;
+                        progress(done);
+                    }
+                    // All workers have ended.
+                    Err(CheckError::Oracle(OracleError::ZygoteDied)) => return Ok(done),
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        kill(&handles);
+                        return Err(error);
+                    }
+                }
+            }
+        });
+        self.note_suspects();
+        self.runs += outcome?;
+        Ok(results)
+    }
+
+    /// Runs recovery several times on one tree, one after the other, without making it new.
+    pub(crate) fn run_in_a_row(
+        &mut self,
+        trial: &TreeTrial,
+        times: usize,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Verdict>, CheckError> {
+        let verdicts = self.first(trial, is_interrupted, |slot| {
+            (0..times).map(|_| slot.run_plain()).collect()
+        })?;
+        self.runs += times as u64;
+        Ok(verdicts)
+    }
+
+    /// Runs recovery on any tree. The run is not counted, because it is not about a crash.
+    pub(crate) fn run_on(
+        &mut self,
+        image: &TreeImage,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Verdict, Vec<String>), CheckError> {
+        self.workers[0].tree.prepare(image)?;
+        let mut ran = self.run_prepared(is_interrupted, |slot| {
+            Ok(vec![slot.run_on_changed_pools()?])
+        })?;
+        ran.pop().ok_or(CheckError::Oracle(OracleError::ZygoteDied))
+    }
+
+    /// Where recovery crashes on a tree.
+    pub(crate) fn backtrace(
+        &mut self,
+        trial: &TreeTrial,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Backtrace>, CheckError> {
+        self.runs += 1;
+        let mut found = self.first(trial, is_interrupted, |slot| {
+            Ok(vec![slot.backtrace_of_crash()?])
+        })?;
+        Ok(found.pop().flatten())
+    }
+
+    /// What the confinement of recovery denies on a tree, and how often.
+    pub(crate) fn denied(
+        &mut self,
+        trial: &TreeTrial,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<(DeniedAccess, u64)>, CheckError> {
+        if !self.is_confined {
+            return Ok(Vec::new());
+        }
+        match self.first(trial, is_interrupted, Slot::denied_accesses) {
+            // Where processes may not be traced, or are not to run any more, that is not known.
+            Err(CheckError::Oracle(OracleError::Start { .. } | OracleError::ZygoteDied)) => {
+                Ok(Vec::new())
+            }
+            denied => denied,
+        }
+    }
+
+    /// Lines that look like failures, of recoveries that succeeded since the last call, by the word that does.
+    pub(crate) fn take_suspects(&mut self) -> BTreeMap<String, String> {
+        std::mem::take(&mut self.suspects)
+    }
+
+    fn first<T: Send>(
+        &mut self,
+        trial: &TreeTrial,
+        is_interrupted: &dyn Fn() -> bool,
+        run: impl FnOnce(&mut Slot) -> Result<Vec<T>, OracleError> + Send,
+    ) -> Result<Vec<T>, CheckError> {
+        let image = self.recording.image(trial.place, &trial.difference);
+        self.workers[0].tree.prepare(&image)?;
+        self.run_prepared(is_interrupted, run)
+    }
+
+    fn run_prepared<T: Send>(
+        &mut self,
+        is_interrupted: &dyn Fn() -> bool,
+        run: impl FnOnce(&mut Slot) -> Result<Vec<T>, OracleError> + Send,
+    ) -> Result<Vec<T>, CheckError> {
+        let recovery = &mut self.workers[0].recovery;
+        let kill_handle = recovery.kill_handle();
+        let (sender, answers) = mpsc::channel();
+        let ran = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // The receiver is gone only after an interruption.
+                let _ = sender.send(run(recovery));
+            });
+            let answer = answer_unless_interrupted(&answers, is_interrupted);
+            if matches!(answer, Err(CheckError::Interrupted)) {
+                kill_handle.kill();
+            }
+            answer
+        })??;
+        self.note_suspects();
+        Ok(ran)
+    }
+
+    fn note_suspects(&mut self) {
+        for worker in &mut self.workers {
+            for suspect in worker.recovery.take_suspects() {
+                let known = self.suspects.entry(suspect.word);
+                let known = known.or_insert_with(|| suspect.line.clone());
+                if suspect.line < *known {
+                    *known = suspect.line;
+                }
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn run(&mut self, image: &TreeImage) -> Result<Verdict, WorkerError> {
+        self.tree.prepare(image).map_err(WorkerError::Image)?;
+        self.recovery.run_plain().map_err(WorkerError::Oracle)
+    }
+}

@@ -1,0 +1,124 @@
+//! Operations on files in words.
+
+use std::path::Path;
+
+use powerfail_model::files::{Entry, NodeId, Operation};
+
+use super::recording::TreeRecording;
+
+/// The last part of a path: enough in a sentence.
+pub(super) fn short(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// What an operation is, as a noun with what tells it apart: `write`, `rename to config`.
+pub(super) fn noun(operation: &Operation) -> String {
+    let named = |word: &str, entry: &Entry| format!("{word} {}", entry.name);
+    match operation {
+        Operation::Create {
+            entry: Some(entry), ..
+        } => named("creation of", entry),
+        Operation::Create { entry: None, .. } => "creation of a file without a name".to_owned(),
+        Operation::Link { entry, .. } => named("link as", entry),
+        Operation::Unlink { entry, .. } => named("removal of", entry),
+        Operation::Rename { to, .. } => named("rename to", to),
+        Operation::Exchange { second, .. } => named("exchange with", second),
+        Operation::Write { .. } => "write".to_owned(),
+        Operation::Truncate { len_bytes: 0, .. } => "truncation to nothing".to_owned(),
+        Operation::Truncate { len_bytes, .. } => format!("truncation to {len_bytes} bytes"),
+        Operation::Allocate { .. } => "fallocate".to_owned(),
+        Operation::Zero { .. } => "fallocate with zeros".to_owned(),
+        Operation::PunchHole { .. } => "punched hole".to_owned(),
+        Operation::CollapseRange { .. } => "collapsed range".to_owned(),
+        Operation::InsertRange { .. } => "inserted range".to_owned(),
+        Operation::SyncFile {
+            data_only: true, ..
+        } => "fdatasync".to_owned(),
+        Operation::SyncFile { .. } => "fsync".to_owned(),
+        Operation::SyncRange { .. } => "msync".to_owned(),
+        Operation::SyncFileSystem => "sync".to_owned(),
+        Operation::Close { .. } => "close".to_owned(),
+    }
+}
+
+/// The same in a sentence, with its file: `the write to config.tmp`.
+pub(super) fn in_sentence(recording: &TreeRecording, place: usize) -> String {
+    let Some(traced) = recording.operations.get(place) else {
+        return "the end of the program".to_owned();
+    };
+    let noun = noun(&traced.operation);
+    let file = subject(&traced.operation).and_then(|node| recording.path_of(node, place));
+    match (file, &traced.operation) {
+        (Some(path), Operation::Write { .. } | Operation::SyncFile { .. }) => {
+            let preposition = match traced.operation {
+                Operation::Write { .. } => "to",
+                _ => "of",
+            };
+            format!("the {noun} {preposition} {}", short(&path))
+        }
+        (Some(path), Operation::Truncate { .. }) => {
+            format!("the {noun} of {}", short(&path))
+        }
+        (Some(path), Operation::Rename { .. }) => {
+            format!(
+                "the rename of {} to {}",
+                short(&path),
+                noun.trim_start_matches("rename to ")
+            )
+        }
+        _ => format!("the {noun}"),
+    }
+}
+
+/// The node that an operation changes.
+pub(super) const fn subject(operation: &Operation) -> Option<NodeId> {
+    match operation {
+        Operation::Create { node, .. }
+        | Operation::Link { node, .. }
+        | Operation::Unlink { node, .. }
+        | Operation::Rename { node, .. }
+        | Operation::Write { node, .. }
+        | Operation::Truncate { node, .. }
+        | Operation::Allocate { node, .. }
+        | Operation::Zero { node, .. }
+        | Operation::PunchHole { node, .. }
+        | Operation::CollapseRange { node, .. }
+        | Operation::InsertRange { node, .. }
+        | Operation::SyncFile { node, .. }
+        | Operation::SyncRange { node, .. }
+        | Operation::Close { node } => Some(*node),
+        Operation::Exchange { first_node, .. } => Some(*first_node),
+        Operation::SyncFileSystem => None,
+    }
+}
+
+/// The directories whose entries an operation changes.
+pub(super) fn directories(operation: &Operation) -> Vec<NodeId> {
+    let entries: Vec<&Entry> = match operation {
+        Operation::Create {
+            entry: Some(entry), ..
+        }
+        | Operation::Link { entry, .. }
+        | Operation::Unlink { entry, .. } => vec![entry],
+        Operation::Rename { from, to, .. } => vec![to, from],
+        Operation::Exchange { first, second, .. } => vec![first, second],
+        _ => Vec::new(),
+    };
+    let mut nodes: Vec<NodeId> = entries.into_iter().map(|it| it.directory).collect();
+    nodes.dedup();
+    nodes
+}
+
+/// The role of a file: its name without digits, so that numbered files have one role.
+pub(super) fn role_of(name: &str) -> String {
+    let mut role = String::new();
+    for character in name.chars() {
+        if !character.is_ascii_digit() {
+            role.push(character);
+        } else if !role.ends_with('#') {
+            role.push('#');
+        }
+    }
+    role
+}

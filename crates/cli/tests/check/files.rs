@@ -1,0 +1,193 @@
+//! Crashes of ordinary files, in traces that are written by hand: what is found does not depend on a recorder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use powerfail_model::files::{NodeId, NodeKind};
+use powerfail_trace::{
+    Body, EntryName, FileOperation, InitialNode, Meta, NewNode, StackId, Thread, Trace,
+    TraceWriter, Tree, WriterOptions,
+};
+
+use crate::common::{CLEAN, FINDINGS, Folder, SETUP};
+
+const ROOT: NodeId = NodeId(0);
+const OLD: NodeId = NodeId(1);
+const NEW: NodeId = NodeId(2);
+const MODE: u32 = 0o644;
+
+/// A trace of operations on a tree that has a file `config` with the content `old`.
+fn trace(folder: &Folder, operations: &[FileOperation<'_>]) -> PathBuf {
+    let path = folder.path("run.trace");
+    let tree = folder.path("tree");
+    let meta = Meta {
+        command: vec!["./app".into()],
+        working_directory: folder.path(""),
+        ..Meta::default()
+    };
+    let mut writer = TraceWriter::create(&path, &meta, WriterOptions::default()).unwrap();
+    for (node, kind, len_bytes) in [(ROOT, NodeKind::Directory, 0), (OLD, NodeKind::File, 4)] {
+        let mode = if node == ROOT { 0o755 } else { MODE };
+        let node = InitialNode {
+            node,
+            kind,
+            mode,
+            len_bytes,
+        };
+        writer.define_node(&node).unwrap();
+    }
+    writer
+        .define_tree(&Tree {
+            path: tree,
+            root: ROOT,
+        })
+        .unwrap();
+    writer
+        .define_entry(EntryName::new(ROOT, b"config"), OLD)
+        .unwrap();
+    writer.initial_file(OLD, 0, b"old\n").unwrap();
+    let thread = writer
+        .define_thread(&Thread {
+            os_id: 1,
+            name: None,
+        })
+        .unwrap();
+    for operation in operations {
+        writer
+            .append(thread, StackId::NONE, Body::File(*operation))
+            .unwrap();
+    }
+    writer.finish(&[]).unwrap();
+    assert!(Trace::open(&path).is_ok());
+    path
+}
+
+/// Writes `config.tmp` and renames it to `config`; with or without a sync in between.
+fn replace(is_synced: bool) -> Vec<FileOperation<'static>> {
+    let temporary = EntryName::new(ROOT, b"config.tmp");
+    let mut operations = vec![
+        FileOperation::Create {
+            node: NEW,
+            kind: NewNode::File,
+            mode: MODE,
+            entry: Some(temporary),
+        },
+        FileOperation::Write {
+            node: NEW,
+            offset: 0,
+            bytes: b"new\n",
+        },
+    ];
+    if is_synced {
+        operations.push(FileOperation::SyncFile {
+            node: NEW,
+            data_only: false,
+        });
+    }
+    operations.extend([
+        FileOperation::Close { node: NEW },
+        FileOperation::Rename {
+            node: NEW,
+            from: temporary,
+            to: EntryName::new(ROOT, b"config"),
+            replaced: Some(OLD),
+        },
+    ]);
+    operations
+}
+
+/// Accepts the old content and the new one, and nothing else.
+const RECOVER: &str =
+    r#"/bin/sh -c 'x=$(cat {dir}/config) && { [ "$x" = old ] || [ "$x" = new ]; }'"#;
+
+fn crash(folder: &Folder, trace: &Path, options: &[&str]) -> crate::run::Run {
+    let trace = trace.to_str().unwrap();
+    let mut arguments = vec![
+        "crash",
+        trace,
+        "--strategy",
+        "lazy",
+        "--format",
+        "json",
+        "--recover",
+        RECOVER,
+        "--out",
+        "out",
+    ];
+    arguments.extend(options);
+    folder.powerfail(&arguments)
+}
+
+#[test]
+fn a_rename_that_survives_without_the_data_is_found() {
+    let folder = Folder::new();
+    let trace = trace(&folder, &replace(false));
+    let run = crash(&folder, &trace, &[]);
+    assert_eq!(run.code, FINDINGS, "{run:?}");
+    let finding = run.finding("PF0901");
+    let crash = finding.tree.clone().expect("a crash of files");
+    let shows: Vec<(&str, bool)> = { crash.shows_on.iter() }
+        .map(|it| (it.file_system.as_str(), it.shows))
+        .collect();
+    // ext4 writes the data before a rename that replaces a file.
+    assert_eq!(shows, [("ext4", false), ("xfs", true), ("btrfs", true)]);
+    let operations: Vec<_> = { finding.places.iter() }
+        .filter_map(|place| place.operation.as_deref())
+        .collect();
+    assert_eq!(operations, ["write", "rename to config"]);
+    let suggestion = finding.suggestion.expect("a fix");
+    assert!(
+        suggestion.contains("call fsync on config.tmp before the rename"),
+        "{suggestion}"
+    );
+    let replayed = folder.powerfail(&["replay", &finding.id, "--out", "out"]);
+    assert_eq!(replayed.code, FINDINGS, "{replayed:?}");
+    assert!(
+        replayed.stdout.contains("the write to config.tmp is lost"),
+        "{replayed:?}"
+    );
+    let image = folder.text_path("image");
+    let written = folder.powerfail(&["replay", &finding.id, "--out", "out", "--image", &image]);
+    assert_eq!(written.code, CLEAN, "{written:?}");
+    assert_eq!(fs::read(folder.path("image/config")).unwrap(), b"");
+    assert!(
+        !folder.path("tree").exists(),
+        "the user's files are not touched"
+    );
+}
+
+#[test]
+fn a_file_that_is_synced_before_its_rename_is_right() {
+    let folder = Folder::new();
+    let trace = trace(&folder, &replace(true));
+    for file_system in ["linux", "posix"] {
+        let run = crash(&folder, &trace, &["--fs", file_system]);
+        assert_eq!(run.code, CLEAN, "{file_system}: {run:?}");
+        let totals = run.report().totals;
+        let tree = totals.tree.expect("crashes of files");
+        assert!(tree.states > 0 && tree.sampled_points == 0, "{tree:?}");
+    }
+}
+
+#[test]
+fn ext4_writes_the_data_before_a_rename() {
+    let folder = Folder::new();
+    let trace = trace(&folder, &replace(false));
+    let run = crash(&folder, &trace, &["--fs", "ext4"]);
+    assert_eq!(run.code, CLEAN, "{run:?}");
+}
+
+/// A recovery that fails without a crash says nothing about crashes.
+#[test]
+fn recovery_must_succeed_without_a_crash() {
+    let folder = Folder::new();
+    let trace = trace(&folder, &replace(false));
+    let trace = trace.to_str().unwrap();
+    let run = folder.powerfail(&[
+        "crash",
+        trace,
+        "--recover",
+        "/bin/sh -c 'test -e {dir}/missing'",
+    ]);
+    run.is_refused_with(SETUP, &["on the files as the workload left them"]);
+}
