@@ -1,6 +1,8 @@
-//! The part of xtask that tests use as well: software of others, the packages that it needs, and planted bugs.
+//! The part of xtask that tests use as well: software of others, the packages that it needs, planted bugs, and
+//! what the kernel says of the model of files.
 
 pub mod cluster;
+pub mod kernel;
 pub mod packages;
 pub mod planted;
 pub mod random;

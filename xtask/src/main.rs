@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use xtask::{cluster, packages, planted, run, targets, torture};
+use xtask::{cluster, kernel, packages, planted, run, targets, torture};
 
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
@@ -28,6 +28,8 @@ usage: cargo xtask COMMAND
   fuzz [SECONDS [NAME]]
                   fuzz the readers (all, or the one of this name) for this long each (needs a nightly toolchain and
                   cargo-fuzz)
+  kernel          make the operations of tests/litmus/files on a real ext4 and xfs, and compare what a crash leaves of them
+                  (needs root and loop devices)
   torture [MINUTES [SEED]]
                   run powerfail under attack, and check that it ends well and leaves nothing behind";
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ["fuzz"] => fuzz("60", None),
         ["fuzz", seconds] => fuzz(seconds, None),
         ["fuzz", seconds, name] => fuzz(seconds, Some(name)),
+        ["kernel"] => kernel::run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")),
         ["torture"] => torture("10", None),
         ["torture", minutes] => torture(minutes, None),
         ["torture", minutes, seed] => torture(minutes, Some(seed)),

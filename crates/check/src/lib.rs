@@ -30,6 +30,7 @@ mod domain;
 mod eager;
 mod error;
 mod event;
+mod file_lint;
 mod fix;
 mod fresh_name;
 mod group;

@@ -8,6 +8,7 @@ use powerfail_model::Domain;
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
+use crate::file_lint;
 use crate::fix::{BadState, Missing};
 use crate::fresh_name::FreshName;
 use crate::group::group;
@@ -46,6 +47,7 @@ pub fn lint(
         }
         findings.push(finding);
     }
+    findings.extend(file_lint::findings(trace, options.warnings, &mut places)?);
     let mut findings = group(findings);
     places.name_syncs(&mut findings)?;
     add_marks(trace, &mut findings)?;

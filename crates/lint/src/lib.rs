@@ -26,6 +26,8 @@
 //! When something is durable is decided as `powerfail-model` does, by another machine: this one keeps
 //! no versions, only the newest store to each byte, which is what makes it fast.
 //!
+//! Ordinary files, which are changed by system calls, have a pass of their own: [`files`].
+//!
 //! The reads of a recovery are judged in another pass: see the crate `races`.
 //!
 //! Where to start reading: `pass.rs` is the pass, with a file for each kind of event
@@ -33,6 +35,7 @@
 
 mod attribution;
 mod blame;
+pub mod files;
 mod finish;
 mod hit;
 mod lines;

@@ -33,22 +33,38 @@ pub(super) struct Version {
     pub(super) start: u16,
     pub(super) end: u16,
     pub(super) change: Change,
-    /// The operation is in the log: this version is there exactly if the log has it.
-    pub(super) logged: bool,
+    pub(super) kind: VersionKind,
     /// After it, the page has no block.
     pub(super) fresh_after: bool,
-    /// It is the end of a file inside of a sector: no version of its own, but if its operation is in
-    /// the log, what came before it ends there.
-    pub(super) trim: bool,
+}
+
+/// How a version becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VersionKind {
+    /// When the page is written back.
+    Data,
+    /// With its operation in the log, and not without it.
+    Logged,
+    /// The zeros behind the new end of a file in its last page: when the page is written back, or with the
+    /// truncation in the log.
+    Tail,
+    /// No version of its own: if its operation is in the log, what came before it ends there.
+    Trim,
 }
 
 impl Version {
     pub(super) const fn touches(&self, sector: usize) -> bool {
-        if self.trim {
+        if matches!(self.kind, VersionKind::Trim) {
             return false;
         }
         let start = sector as u16 * SECTOR_LEN;
         self.start < start + SECTOR_LEN && self.end > start
+    }
+
+    /// Whether it sets all of a sector.
+    pub(super) const fn covers(&self, sector: usize) -> bool {
+        let start = sector as u16 * SECTOR_LEN;
+        self.start <= start && self.end >= start + SECTOR_LEN
     }
 }
 
@@ -97,11 +113,13 @@ impl Page {
 
     /// Whether it waits for a block.
     pub(super) fn has_delayed(&self) -> bool {
-        let whole = |v: &Version| v.logged && v.start == 0 && v.end == PAGE_LEN;
+        let whole =
+            |v: &Version| v.kind == VersionKind::Logged && v.start == 0 && v.end == PAGE_LEN;
         let last = self.versions.iter().rposition(whole);
         let fresh = last.map_or(self.base_fresh, |place| self.versions[place].fresh_after);
         let after = last.map_or(0, |place| place + 1);
-        fresh && self.versions[after..].iter().any(|v| !v.logged)
+        let mut later = self.versions[after..].iter();
+        fresh && later.any(|v| v.kind == VersionKind::Data)
     }
 
     /// Whether it reads as zeros now.
@@ -133,14 +151,18 @@ impl Page {
     ) -> Vec<Part> {
         let mut parts = self.base.clone();
         for version in &self.versions {
-            if version.trim {
+            if version.kind == VersionKind::Trim {
                 if version.operation < length_lost {
                     overlay(&mut parts, version, 0, PAGE_LEN);
                 }
                 continue;
             }
-            if version.fresh_after && first_lost.iter().all(|&lost| version.operation < lost) {
-                parts.clear();
+            if first_lost.iter().all(|&lost| version.operation < lost) {
+                if version.fresh_after {
+                    parts.clear();
+                } else {
+                    overlay(&mut parts, version, 0, PAGE_LEN);
+                }
                 continue;
             }
             for (sector, &lost) in first_lost.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::content::{Change, Page, Part, Version};
+use super::content::{Change, Page, Part, Version, VersionKind};
 use super::ids::{
     NodeId, OperationIndex, PAGE_BYTES, PageIndex, SECTOR_BYTES, SECTORS_PER_PAGE, Source,
 };
@@ -37,8 +37,6 @@ pub(super) struct LengthOption {
     pub(super) first_lost: OperationIndex,
     /// The write that made this length, if it was one.
     made_by: Option<OperationIndex>,
-    /// The length from which writes have grown the file.
-    grown_from: u64,
 }
 
 impl LengthOption {
@@ -152,9 +150,8 @@ impl File {
                 start: 0,
                 end: 0,
                 change: Change::Source(change),
-                logged: false,
+                kind: VersionKind::Data,
                 fresh_after: false,
-                trim: false,
             }
         });
         if range.end() > self.len() {
@@ -235,14 +232,23 @@ impl File {
             let tail = PageIndex(len / PAGE_BYTES);
             let inside = len % PAGE_BYTES;
             if inside != 0 && self.has_content(tail) {
-                let sector_end = inside.next_multiple_of(SECTOR_BYTES);
-                for (start, end, trim) in
-                    [(inside, sector_end, true), (sector_end, PAGE_BYTES, false)]
-                {
-                    if start < end {
-                        self.add_version(tail, zeros(index, start, end, true, trim));
-                    }
-                }
+                // The rest of the page is zeroed in the cache and written back like data, perhaps before
+                // the log has the truncation; with the truncation it is gone in any case.
+                let zeros = zeros(index, inside, PAGE_BYTES);
+                self.add_version(
+                    tail,
+                    Version {
+                        kind: VersionKind::Trim,
+                        ..zeros.clone()
+                    },
+                );
+                self.add_version(
+                    tail,
+                    Version {
+                        kind: VersionKind::Tail,
+                        ..zeros
+                    },
+                );
             }
             for page in self.pages_from(len.div_ceil(PAGE_BYTES)) {
                 self.add_version(page, hole(index));
@@ -297,7 +303,7 @@ impl File {
             if start < end && self.has_content(PageIndex(start / PAGE_BYTES)) {
                 let page = PageIndex(start / PAGE_BYTES);
                 let (start, end) = (start - page.0 * PAGE_BYTES, end - page.0 * PAGE_BYTES);
-                self.add_version(page, zeros(index, start, end, false, false));
+                self.add_version(page, zeros(index, start, end));
             }
         }
         logged
@@ -341,8 +347,7 @@ impl File {
                 fresh_after: parts.is_empty() && start == 0,
                 change: Change::Parts(parts.into_boxed_slice()),
                 operation: index,
-                logged: true,
-                trim: false,
+                kind: VersionKind::Logged,
             };
             self.add_version(PageIndex(page), version);
         }
@@ -361,6 +366,17 @@ impl File {
     }
 
     // Syncs.
+
+    /// The operations of its histories that are in the log.
+    pub(super) fn logged(&self) -> BTreeSet<OperationIndex> {
+        let lengths = self.lengths.iter().filter(|v| v.logged);
+        let pages = self.open_pages().flat_map(|(_, page)| &page.versions);
+        let pages = pages
+            .filter(|v| v.kind != VersionKind::Data)
+            .map(|v| v.operation);
+        let all = lengths.map(|v| v.operation).chain(pages);
+        all.chain(self.forced.iter().copied()).collect()
+    }
 
     /// Whether a sync of it has to put something into the log that is not there yet.
     pub(super) fn has_delayed(&self) -> bool {
@@ -451,18 +467,12 @@ impl File {
                     len: self.base_len,
                     first_lost: first_lost(0),
                     made_by: None,
-                    grown_from: self.base_len,
                 });
                 continue;
             };
             let before = position
                 .checked_sub(2)
                 .map_or(self.base_len, |p| self.lengths[p].len);
-            let grown_from = self.lengths[..position]
-                .iter()
-                .rev()
-                .find(|v| v.logged)
-                .map_or(self.base_len, |v| v.len);
             let made_by = (!version.logged).then_some(version.operation);
             if position > low && !version.logged {
                 let first_page = before.max(version.from) / PAGE_BYTES + 1;
@@ -471,7 +481,6 @@ impl File {
                         len: page * PAGE_BYTES,
                         first_lost: version.operation,
                         made_by,
-                        grown_from,
                     });
                 }
             }
@@ -479,7 +488,6 @@ impl File {
                 len: version.len,
                 first_lost: first_lost(position),
                 made_by,
-                grown_from,
             });
         }
         options
@@ -505,7 +513,7 @@ impl File {
                 .min(SECTORS_PER_PAGE as u64) as usize;
             let mut ranges = [(0, 0); SECTORS_PER_PAGE];
             for (sector, range) in ranges.iter_mut().enumerate().take(sectors) {
-                *range = self.sector_range(rules, cut, length, index, page, sector);
+                *range = sector_range(rules, cut, length, index, page, sector);
             }
             let name_at = |sector: usize, position: usize| {
                 page.touching(sector)
@@ -543,92 +551,85 @@ impl File {
             }
         }
     }
+}
 
-    /// How many of the versions of a sector survive: at least and at most.
-    fn sector_range(
-        &self,
-        rules: Rules,
-        cut: Cut,
-        length: &LengthOption,
-        index: PageIndex,
-        page: &Page,
-        sector: usize,
-    ) -> (usize, usize) {
-        let count_before = |limit: OperationIndex| {
-            page.touching(sector)
-                .take_while(|v| v.operation < limit)
-                .count()
-        };
-        let (mut low, mut high) = (0, page.touching(sector).count());
-        if !rules.ordered {
-            return (low, high);
-        }
-        let mut barrier: Option<&Version> = None;
-        for (place, version) in page.touching(sector).enumerate() {
-            if version.logged {
-                if version.operation >= cut.0 {
-                    high = place;
-                    break;
-                }
+/// How many of the versions of a sector survive: at least and at most.
+fn sector_range(
+    rules: Rules,
+    cut: Cut,
+    length: &LengthOption,
+    index: PageIndex,
+    page: &Page,
+    sector: usize,
+) -> (usize, usize) {
+    let count_before = |limit: OperationIndex| {
+        page.touching(sector)
+            .take_while(|v| v.operation < limit)
+            .count()
+    };
+    let (mut low, mut high) = (0, page.touching(sector).count());
+    if !rules.ordered {
+        return (low, high);
+    }
+    let mut barrier: Option<&Version> = None;
+    for (place, version) in page.touching(sector).enumerate() {
+        let survives = version.operation < cut.0;
+        match version.kind {
+            VersionKind::Logged if !survives => {
+                high = place;
+                break;
+            }
+            // Bytes of this sector before the new end can be older than the truncation.
+            VersionKind::Tail if !survives || (!version.covers(sector) && place > 0) => {}
+            VersionKind::Logged | VersionKind::Tail => {
                 low = place + 1;
                 barrier = Some(version);
             }
+            VersionKind::Data | VersionKind::Trim => {}
         }
-        if !rules.in_place {
-            high = high.min(count_before(cut.0)).max(low);
-        }
-        let fresh = barrier.map_or(page.base_fresh, |v| v.fresh_after);
-        // The write that gave the page its block.
-        let first = page
-            .versions
-            .iter()
-            .filter(|v| !v.logged && barrier.is_none_or(|b| v.operation > b.operation))
-            .find(|v| !v.trim)
-            .filter(|_| fresh);
-        if let Some(first) = first {
-            if rules.in_place && first.operation >= cut.0 {
-                high = low;
-            }
-            let forced = self.forced.iter().find(|&&at| at > first.operation);
-            if let Some(&forced) = forced.filter(|&&at| at < cut.0) {
-                low = low.max(count_before(forced));
-            }
-        }
-        if let Some(made_by) = length.made_by {
-            let page_start = index.0 * PAGE_BYTES;
-            match rules.length_needs {
-                LengthNeeds::Nothing => {}
-                LengthNeeds::NewPages => {
-                    if let Some(first) = first
-                        && page_start >= length.grown_from
-                        && first.operation <= made_by
-                    {
-                        let after = OperationIndex(first.operation.0 + 1);
-                        low = low.max(count_before(after));
-                    }
-                }
-                LengthNeeds::LastPage => {
-                    if page_start < length.len && length.len <= page_start + PAGE_BYTES {
-                        let after = OperationIndex(made_by.0 + 1);
-                        low = low.max(count_before(after));
-                    }
-                }
-            }
-        }
-        debug_assert!(low <= high, "a sector always has a version");
-        (low, high.max(low))
     }
+    if !rules.in_place {
+        high = high.min(count_before(cut.0)).max(low);
+    }
+    let fresh = barrier.map_or(page.base_fresh, |v| v.fresh_after);
+    // The write that gave the page its block.
+    let first = page
+        .versions
+        .iter()
+        .filter(|v| v.kind == VersionKind::Data)
+        .find(|v| barrier.is_none_or(|b| v.operation > b.operation))
+        .filter(|_| fresh);
+    if let Some(first) = first
+        && rules.in_place
+        && first.operation >= cut.0
+    {
+        high = low;
+    }
+    if let Some(made_by) = length.made_by {
+        let page_start = index.0 * PAGE_BYTES;
+        match rules.length_needs {
+            LengthNeeds::Nothing => {}
+            LengthNeeds::LastPage => {
+                if page_start < length.len && length.len <= page_start + PAGE_BYTES {
+                    let after = OperationIndex(made_by.0 + 1);
+                    low = low.max(count_before(after));
+                }
+            }
+        }
+    }
+    debug_assert!(low <= high, "a sector always has a version");
+    (low, high.max(low))
 }
 
-fn zeros(index: OperationIndex, start: u64, end: u64, logged: bool, trim: bool) -> Version {
+/// Zeros are written.
+fn zeros(index: OperationIndex, start: u64, end: u64) -> Version {
     Version {
         operation: index,
         start: start as u16,
         end: end as u16,
         change: Change::Source(Source::Zeros),
-        logged,
+        kind: VersionKind::Data,
         fresh_after: false,
-        trim,
     }
 }
 
@@ -636,7 +637,8 @@ fn zeros(index: OperationIndex, start: u64, end: u64, logged: bool, trim: bool) 
 fn hole(index: OperationIndex) -> Version {
     Version {
         fresh_after: true,
-        ..zeros(index, 0, PAGE_BYTES, true, false)
+        kind: VersionKind::Logged,
+        ..zeros(index, 0, PAGE_BYTES)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::aim::Random;
-use super::content::{filled, pieces};
+use super::content::{Version, VersionKind, filled, pieces};
 use super::file::File;
 use super::ids::{Entry, NodeId, OperationIndex, PAGE_BYTES, PageIndex, SECTOR_BYTES};
 use super::machine::Machine;
@@ -21,7 +21,7 @@ use super::state::{CrashState, Difference, Fate, FileDifference, InitialTree, Lo
 ///     ByteRange, Entry, FileSystem, Frontier, InitialTree, NodeId, NodeKind, Operation, OperationIndex,
 /// };
 /// let (root, file) = (NodeId(0), NodeId(1));
-/// let mut frontier = Frontier::new(FileSystem::Ext4, &InitialTree::with_root(root));
+/// let mut frontier = Frontier::new(FileSystem::Xfs, &InitialTree::with_root(root));
 /// let operations = [
 ///     Operation::Create { node: file, kind: NodeKind::File, entry: Some(Entry::new(root, "log")) },
 ///     Operation::Write { node: file, range: ByteRange::new(0, 100) },
@@ -292,8 +292,12 @@ impl Frontier {
             let mut writes = BTreeSet::new();
             for (index, page) in file.open_pages() {
                 let name = name_of(state, node, index);
-                for version in page.versions.iter().filter(|v| !v.logged) {
-                    writes.insert(version.operation);
+                let written =
+                    |v: &&Version| matches!(v.kind, VersionKind::Data | VersionKind::Tail);
+                for version in page.versions.iter().filter(written) {
+                    if version.kind == VersionKind::Data {
+                        writes.insert(version.operation);
+                    }
                     for (sector, &first) in name.iter().enumerate() {
                         if !version.touches(sector) {
                             continue;
@@ -306,7 +310,8 @@ impl Frontier {
                         }
                     }
                 }
-                for version in page.versions.iter().filter(|v| v.logged && !v.trim) {
+                let logged = |v: &&Version| v.kind == VersionKind::Logged;
+                for version in page.versions.iter().filter(logged) {
                     for (sector, &first) in name.iter().enumerate() {
                         if version.touches(sector) && first != LostPage::NOTHING {
                             count(version.operation, version.operation < first);
@@ -356,10 +361,8 @@ fn file_difference(file: &File, node: NodeId, state: &CrashState, whole: bool) -
             break;
         }
         let name = name_of(state, node, index);
-        let trimmed = page
-            .versions
-            .iter()
-            .any(|v| v.trim && v.operation >= length_lost);
+        let lost_trim = |v: &Version| v.kind == VersionKind::Trim && v.operation >= length_lost;
+        let trimmed = page.versions.iter().any(lost_trim);
         if whole || trimmed || name != LostPage::WHOLE {
             let in_page = (len - start).min(PAGE_BYTES);
             let parts = page.content(&name, length_lost, in_page);

@@ -280,40 +280,28 @@ impl Machine {
                 self.log.range(..=limit).map(|(&index, _)| index).collect()
             }
             SyncScope::LogTree => {
-                let mut set = self.in_directory(node);
+                let mut set = self.names.open_in(node);
                 let mut nodes = vec![node];
                 let mut seen = BTreeSet::new();
                 while let Some(node) = nodes.pop() {
                     if !seen.insert(node) {
                         continue;
                     }
-                    for (&index, change) in self.names.open() {
-                        if change.nodes.contains(&node) {
-                            set.insert(index);
-                            nodes.extend(change.entries.iter().map(|(entry, _)| entry.directory));
-                        }
+                    for index in self.names.open_of(node) {
+                        set.insert(index);
+                        let entries = self.names.open()[&index].entries.iter();
+                        nodes.extend(entries.map(|(entry, _)| entry.directory));
                     }
                 }
                 self.names.close_downwards(&mut set);
                 set
             }
             SyncScope::Node => {
-                let mut set = self.in_directory(node);
+                let mut set = self.names.open_in(node);
                 self.names.close_downwards(&mut set);
                 set
             }
         }
-    }
-
-    /// The open operations on entries of a directory.
-    fn in_directory(&self, node: NodeId) -> BTreeSet<OperationIndex> {
-        let open = self.names.open().iter();
-        open.filter(|(_, change)| {
-            let mut entries = change.entries.iter();
-            entries.any(|(entry, _)| entry.directory == node)
-        })
-        .map(|(&index, _)| index)
-        .collect()
     }
 
     fn sync(&mut self, operation: &Operation) {
@@ -321,10 +309,14 @@ impl Machine {
             Operation::SyncFile { node, .. } => {
                 let delayed = self.has_delayed(node);
                 if let Some(file) = self.files.get_mut(&node) {
+                    // What it had in the log is durable with it.
+                    for index in file.logged() {
+                        if self.log.get(&index) == Some(&Logged::File(node)) {
+                            self.log.remove(&index);
+                        }
+                    }
                     file.close();
                 }
-                // What it had in the log is durable with it.
-                self.log.retain(|_, logged| *logged != Logged::File(node));
                 (node, delayed)
             }
             Operation::SyncRange { node, range } => {

@@ -1,6 +1,6 @@
 //! The names of a tree: the newest ones, and the operations on them that may still be lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -60,7 +60,7 @@ struct OpenEntry {
     /// Who surely has had the name.
     floor: Option<NodeId>,
     /// Those operations, in order.
-    operations: Vec<OperationIndex>,
+    operations: VecDeque<OperationIndex>,
 }
 
 /// See the module.
@@ -71,6 +71,10 @@ pub(super) struct Names {
     roots: FxHashSet<NodeId>,
     open: BTreeMap<OperationIndex, NameChange>,
     open_entries: BTreeMap<Entry, OpenEntry>,
+    /// The open operations on entries of a directory.
+    open_in: FxHashMap<NodeId, BTreeSet<OperationIndex>>,
+    /// The open operations on names of a node.
+    open_of: FxHashMap<NodeId, BTreeSet<OperationIndex>>,
 }
 
 impl Names {
@@ -92,10 +96,17 @@ impl Names {
                 .entry(entry.clone())
                 .or_insert_with(|| OpenEntry {
                     floor: before,
-                    operations: Vec::new(),
+                    operations: VecDeque::new(),
                 });
-            open.operations.push(index);
+            open.operations.push_back(index);
             self.set(entry, *node);
+            self.open_in
+                .entry(entry.directory)
+                .or_default()
+                .insert(index);
+        }
+        for &node in &change.nodes {
+            self.open_of.entry(node).or_default().insert(index);
         }
         self.open.insert(index, change);
     }
@@ -143,16 +154,31 @@ impl Names {
         let Some(change) = self.open.remove(&index) else {
             return;
         };
+        for node in &change.nodes {
+            remove(&mut self.open_of, *node, index);
+        }
         for (entry, node) in change.entries {
+            remove(&mut self.open_in, entry.directory, index);
             let Some(open) = self.open_entries.get_mut(&entry) else {
                 continue;
             };
             open.floor = node;
-            open.operations.retain(|&other| other != index);
+            // All earlier ones are sure, so it is the first.
+            open.operations.pop_front();
             if open.operations.is_empty() {
                 self.open_entries.remove(&entry);
             }
         }
+    }
+
+    /// The open operations on entries of a directory.
+    pub(super) fn open_in(&self, directory: NodeId) -> BTreeSet<OperationIndex> {
+        self.open_in.get(&directory).cloned().unwrap_or_default()
+    }
+
+    /// The open operations on names of a node.
+    pub(super) fn open_of(&self, node: NodeId) -> impl Iterator<Item = OperationIndex> {
+        self.open_of.get(&node).into_iter().flatten().copied()
     }
 
     /// Adds to `set` the open operations before its members on the same entries.
@@ -163,10 +189,13 @@ impl Names {
                 continue;
             };
             for (entry, _) in &change.entries {
-                for &other in &self.open_entries[entry].operations {
-                    if other < index && set.insert(other) {
-                        todo.push(other);
-                    }
+                // The one before it; that one has its own.
+                let operations = &self.open_entries[entry].operations;
+                let before = operations.partition_point(|&other| other < index);
+                if let Some(&other) = before.checked_sub(1).map(|at| &operations[at])
+                    && set.insert(other)
+                {
+                    todo.push(other);
                 }
             }
         }
@@ -180,10 +209,12 @@ impl Names {
                 continue;
             };
             for (entry, _) in &change.entries {
-                for &other in &self.open_entries[entry].operations {
-                    if other > index && set.insert(other) {
-                        todo.push(other);
-                    }
+                let operations = &self.open_entries[entry].operations;
+                let after = operations.partition_point(|&other| other <= index);
+                if let Some(&other) = operations.get(after)
+                    && set.insert(other)
+                {
+                    todo.push(other);
                 }
             }
         }
@@ -216,6 +247,19 @@ impl Names {
             names: self,
             entries,
             of_node,
+        }
+    }
+}
+
+fn remove(
+    sets: &mut FxHashMap<NodeId, BTreeSet<OperationIndex>>,
+    node: NodeId,
+    index: OperationIndex,
+) {
+    if let Some(set) = sets.get_mut(&node) {
+        set.remove(&index);
+        if set.is_empty() {
+            sets.remove(&node);
         }
     }
 }

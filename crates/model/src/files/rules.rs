@@ -25,9 +25,10 @@ pub(super) struct Rules {
     pub(super) sync_scope: SyncScope,
     /// What must be durable before a length that a write made.
     pub(super) length_needs: LengthNeeds,
-    /// Whether delayed blocks of a file are forced out with a rename that replaces a file, and at the
-    /// close of a file that was truncated to nothing: `auto_da_alloc` of ext4 (ext4.rst). XFS makes no
-    /// such promise. Btrfs starts to write at such a rename and does not wait (`btrfs_rename`), and
+    /// Whether delayed blocks of a file get their place, and the file its length, before a rename that
+    /// replaces a file, and at the close of a file that was truncated to nothing: `auto_da_alloc` of ext4
+    /// (ext4.rst). The blocks are unwritten extents until their data is there, and read as zeros. XFS makes
+    /// no such promise. Btrfs starts to write at such a rename and does not wait (`btrfs_rename`), and
     /// commits do not wait either (`noflushoncommit` is the default).
     pub(super) flush_on_replace: bool,
 }
@@ -50,12 +51,11 @@ pub(super) enum SyncScope {
 /// What must be durable before a length that a write made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LengthNeeds {
-    /// Nothing.
+    /// Nothing. ext4.rst promises for `data=ordered` that data of new blocks comes first. Since Linux 5.6 new
+    /// blocks are unwritten extents (`dioread_nolock`), for which a commit does not wait, and a write into a
+    /// block that exists moves `i_disksize` at once (`ext4_da_do_write_end`). `cargo xtask kernel` has
+    /// seen files of the new length and full of zeros.
     Nothing,
-    /// The first write to each new page before it: in ordered mode new blocks are written before
-    /// their transaction commits (ext4.rst, `data=ordered`). A page that had a block before can be
-    /// behind: a write into it moves `i_disksize` at once (`ext4_da_do_write_end`).
-    NewPages,
     /// The page in which it ends: XFS moves the length on disk when the write-back that reaches it has
     /// ended (`xfs_setfilesize`); pages before it can be in flight, and read as zeros. Btrfs moves
     /// it at the end of an ordered extent (`btrfs_inode_safe_disk_i_size_write`).
@@ -80,7 +80,7 @@ const EXT4: Rules = Rules {
     in_place: true,
     torn_pages: true,
     sync_scope: SyncScope::Log,
-    length_needs: LengthNeeds::NewPages,
+    length_needs: LengthNeeds::Nothing,
     flush_on_replace: true,
 };
 

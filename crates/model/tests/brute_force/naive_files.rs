@@ -109,7 +109,8 @@ impl World {
         all
     }
 
-    /// The history of a sector: operation, and whether the log has it (then the block is gone).
+    /// The history of a sector: operation, whether the log has it, and whether it takes something away: with both, the
+    /// block is gone; with the second alone, it is the zeros behind the new end of the file in its last page.
     fn sector(&self, node: Node, sector: u64) -> Vec<(usize, bool, bool)> {
         let (start, end) = (sector * SECTOR, (sector + 1) * SECTOR);
         let page = sector * SECTOR / PAGE * PAGE;
@@ -123,8 +124,10 @@ impl World {
                     }
                 }
                 Op::Truncate(n, new) if n == node && new < len => {
-                    if start >= new {
-                        all.push((i, true, page >= new));
+                    if page >= new {
+                        all.push((i, true, true));
+                    } else if end > new {
+                        all.push((i, false, true));
                     }
                 }
                 // Whole pages lose their block; the model is only asked for such.
@@ -142,6 +145,11 @@ impl World {
             }
         }
         all
+    }
+
+    /// Whether all of a sector lies behind the end that a truncation gave the file.
+    fn cuts_off(&self, i: usize, sector: u64) -> bool {
+        matches!(self.ops[i], Op::Truncate(_, new) if sector * SECTOR >= new)
     }
 
     fn full_syncs(&self, node: Node) -> impl Iterator<Item = usize> + '_ {
@@ -168,10 +176,10 @@ impl World {
             for s in 0..PAGE / SECTOR {
                 let history = self.sector(node, page * (PAGE / SECTOR) + s);
                 if let Some((_, logged, gone)) = history.iter().find(|e| e.0 == i) {
-                    if *gone {
-                        block = false;
-                    } else if !logged {
-                        block = true;
+                    match (*logged, *gone) {
+                        (true, true) => block = false,
+                        (false, false) => block = true,
+                        _ => {}
                     }
                 }
             }
@@ -184,7 +192,7 @@ impl World {
         let sectors = page * (PAGE / SECTOR)..(page + 1) * (PAGE / SECTOR);
         let writes = sectors.flat_map(|s| self.sector(node, s));
         writes
-            .filter(|(i, logged, _)| !logged && *i >= after)
+            .filter(|(i, logged, gone)| !logged && !gone && *i >= after)
             .map(|(i, _, _)| i)
             .min()
     }
@@ -236,7 +244,7 @@ impl World {
             let gone = self.sector(node, first);
             let gone = gone
                 .iter()
-                .filter(|(i, _, gone)| *gone && *i >= sure && *i < at);
+                .filter(|(i, logged, _)| *logged && *i >= sure && *i < at);
             let (fresh, after) = match gone.last() {
                 Some((i, _, _)) => (true, i + 1),
                 None => (!self.has_block(node, page, sure), sure),
@@ -535,19 +543,11 @@ impl World {
         }
         for (len, kept, made_by) in lens {
             let length_cut = open.get(kept).map_or(end, |e| e.0);
-            let grown_from = open[..kept]
-                .iter()
-                .rev()
-                .find(|e| e.2)
-                .map_or(sure_len, |e| e.1);
-            self.sectors(
-                node, cut, len, length_cut, made_by, grown_from, &forced, &mut all,
-            );
+            self.sectors(node, cut, len, length_cut, made_by, &mut all);
         }
         all
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a list of what a rule looks at")]
     fn sectors(
         &self,
         node: Node,
@@ -555,8 +555,6 @@ impl World {
         len: u64,
         length_cut: usize,
         made_by: Option<usize>,
-        grown_from: u64,
-        forced: &[usize],
         all: &mut BTreeSet<Content>,
     ) {
         let end = self.ops.len();
@@ -575,7 +573,7 @@ impl World {
             let mut moments = BTreeSet::new();
             for kept in 0..=history.len() {
                 let fits = |place: usize| {
-                    let (i, logged, _) = history[place];
+                    let (i, logged, gone) = history[place];
                     let there = place < kept;
                     if self.fs == Fs::Posix {
                         return true;
@@ -583,39 +581,34 @@ impl World {
                     if logged {
                         return there == (i < cut);
                     }
-                    let removed = history.iter().filter(|e| e.1 && e.0 < cut).last();
-                    let after = removed.map_or(sure, |e| e.0 + 1);
-                    if i < after {
-                        return true;
-                    }
-                    let fresh = removed.map_or(!self.has_block(node, page, sure), |e| e.2);
-                    let first = self.first_write(node, page, after).filter(|_| fresh);
-                    if self.fs == Fs::Btrfs {
-                        if there && i >= cut {
-                            return false;
-                        }
-                    } else if there && first.is_some_and(|first| first >= cut) {
+                    if there && self.fs == Fs::Btrfs && i >= cut {
                         return false;
                     }
-                    if let Some(first) = first {
-                        let flush = forced.iter().find(|&&x| x > first);
-                        if !there && flush.is_some_and(|&x| x < cut && i < x) {
-                            return false;
-                        }
+                    // What is sure because the log says so: a block that is gone, an end of the file before this sector.
+                    let decided = |e: &&(usize, bool, bool)| {
+                        e.0 < cut && (e.1 || (e.2 && self.cuts_off(e.0, s)))
+                    };
+                    let removed = history.iter().filter(decided).last();
+                    let after = removed.map_or(sure, |e| e.0 + 1);
+                    if i < after {
+                        // Nothing before it, nor itself, can be lost.
+                        return there;
+                    }
+                    if gone {
+                        return true;
+                    }
+                    let fresh = removed.map_or(!self.has_block(node, page, sure), |e| e.1);
+                    let first = self.first_write(node, page, after).filter(|_| fresh);
+                    if self.fs != Fs::Btrfs && there && first.is_some_and(|first| first >= cut) {
+                        return false;
                     }
                     let Some(made_by) = made_by else { return true };
                     match self.fs {
-                        Fs::Ext4 => {
-                            let needed = first.is_some_and(|first| {
-                                first == i && first <= made_by && page * PAGE >= grown_from
-                            });
-                            there || !needed
-                        }
                         Fs::Xfs | Fs::Btrfs => {
                             let last_page = (len - 1) / PAGE == page;
                             there || !(last_page && i <= made_by)
                         }
-                        Fs::Posix => true,
+                        Fs::Ext4 | Fs::Posix => true,
                     }
                 };
                 if (0..history.len()).all(fits) {
@@ -693,9 +686,9 @@ impl World {
                         }
                     }
                     Op::Truncate(n, new) if n == node && new < self.len_before(node, i) => {
-                        // The sector in which the file ends is cut with the length; the others have versions.
-                        let inside = at / SECTOR == new / SECTOR && !new.is_multiple_of(SECTOR);
-                        let there = if inside { i < length_cut } else { i < moment };
+                        // The last page is cut with the length, or when its zeros are there; the others have versions.
+                        let inside = at / PAGE == new / PAGE && !new.is_multiple_of(PAGE);
+                        let there = i < moment || (inside && i < length_cut);
                         if there && at >= new {
                             tag = -1;
                         }

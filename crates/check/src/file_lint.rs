@@ -1,0 +1,99 @@
+//! From hits of the lint of ordinary files to findings.
+
+use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
+use powerfail_lint::files::{FileHit, FileLintOptions, lint_trace};
+use powerfail_model::EventIndex;
+use powerfail_trace::Trace;
+
+use crate::error::CheckError;
+use crate::places::Places;
+
+/// The findings about the files of the trees of a trace. Candidates, which only a crash can confirm, are warnings and only
+/// there if they are wanted.
+pub(crate) fn findings(
+    trace: &Trace,
+    candidates: bool,
+    places: &mut Places<'_>,
+) -> Result<Vec<Finding>, CheckError> {
+    let hits = lint_trace(trace, FileLintOptions::default())?;
+    let shown = hits.iter().filter(|hit| hit.confirmed || candidates);
+    shown.map(|hit| finding(hit, places)).collect()
+}
+
+fn finding(hit: &FileHit, places: &mut Places<'_>) -> Result<Finding, CheckError> {
+    let mut found = Vec::new();
+    for site in &hit.sites {
+        found.push(places.of_event(site.role, EventIndex(site.index.0))?);
+    }
+    let mut finding = Finding {
+        count: hit.count,
+        ..Finding::new(hit.code, message(hit, &found), found)
+    };
+    if !hit.confirmed {
+        finding.severity = Severity::Warning;
+    }
+    if let Some(help) = help(hit, &finding.places) {
+        finding.explain(help);
+    }
+    Ok(finding)
+}
+
+/// ` in save`, where that is known.
+fn function(places: &[SourcePlace], role: Role) -> String {
+    let place = places.iter().find(|place| place.role == role);
+    place.map_or_else(String::new, SourcePlace::in_function)
+}
+
+fn message(hit: &FileHit, places: &[SourcePlace]) -> String {
+    let store = function(places, Role::Store);
+    let publish = function(places, Role::Publish);
+    match hit.code {
+        Code::NamedBeforeSynced => {
+            format!("the file written{store} gets its name{publish} before its data is durable")
+        }
+        Code::DirectoryNotSynced => {
+            format!("the change of a name{store} is not made durable: its directory is not synced")
+        }
+        Code::WriteNotSynced => format!("the data written{store} is not synced"),
+        Code::TruncatedInPlace => {
+            let cut = function(places, Role::Overwrite);
+            format!("the file truncated{cut} is rewritten in place{store}")
+        }
+        Code::RemovedBeforeSynced => {
+            format!("the old file is removed{publish} before the data written{store} is durable")
+        }
+        Code::RedundantSync => {
+            let sync = function(places, Role::Flush);
+            let of = match hit.of {
+                Some(all) if all > hit.count => {
+                    format!(", in {} of {all} executions", hit.count)
+                }
+                _ => String::new(),
+            };
+            format!("the sync{sync} makes nothing durable that is not{of}")
+        }
+        code => code.title().to_owned(),
+    }
+}
+
+/// What to do.
+fn help(hit: &FileHit, places: &[SourcePlace]) -> Option<String> {
+    let line = |role: Role| {
+        let place = places.iter().find(|place| place.role == role)?;
+        place.file_and_line()
+    };
+    let publish = || line(Role::Publish).unwrap_or_else(|| "that".to_owned());
+    Some(match hit.code {
+        Code::NamedBeforeSynced | Code::RemovedBeforeSynced => {
+            format!("an fsync of the new file before {} makes its data durable in time", publish())
+        }
+        Code::DirectoryNotSynced => {
+            "an fsync of the directory makes the change of the name durable".to_owned()
+        }
+        Code::WriteNotSynced => "an fdatasync of the file makes the data durable".to_owned(),
+        Code::TruncatedInPlace => {
+            "a new file that is synced and renamed over the old one is there as a whole or not at all".to_owned()
+        }
+        _ => return None,
+    })
+}
