@@ -192,6 +192,19 @@ static void *run_tightly(void *number)
 	return NULL;
 }
 
+/* The same, after this thread has given itself store locks of its own, which are useless: then its recording must be
+ * wrong. They are at this offset of what GS points to while a thread is recorded. */
+static void *run_sabotaged(void *number)
+{
+	enum { STORE_LOCKS_AT = 64, TABLE_LEN = 1 << 18 };
+	char *block;
+	__asm__ volatile("movq %%gs:0, %0" : "=r"(block));
+	void *table = mmap(NULL, TABLE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(table != MAP_FAILED);
+	*(volatile uint64_t *)(block + STORE_LOCKS_AT) = (uint64_t)table;
+	return run_tightly(number);
+}
+
 /* Every second thread makes system calls. */
 static void *run_with_calls(void *number)
 {
@@ -362,6 +375,8 @@ int main(int argc, char **argv)
 		threads(run);
 	else if (strcmp(argv[1], "tight") == 0)
 		threads(run_tightly);
+	else if (strcmp(argv[1], "sabotaged") == 0)
+		threads(run_sabotaged);
 	else if (strcmp(argv[1], "calls") == 0)
 		threads(run_with_calls);
 	else if (strcmp(argv[1], "processes") == 0)

@@ -290,7 +290,8 @@ pub fn open_trace(out: &Path, name: &str) -> Result<fs::File, DirectoryError> {
 /// The output directory of a finding: `out` itself, or the one that fuzzing has made for it.
 pub fn locate(out: &Path, id: &str) -> PathBuf {
     let own = [out.join(FINDINGS).join(id), out.join(id)];
-    let found = own.into_iter().find(|it| it.join(REPORT).is_file());
+    let is_one = |it: &PathBuf| !it.is_symlink() && it.join(REPORT).is_file();
+    let found = own.into_iter().find(is_one);
     found.unwrap_or_else(|| out.to_path_buf())
 }
 

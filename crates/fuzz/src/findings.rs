@@ -129,6 +129,8 @@ impl Findings {
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths {
+            // What is written to a finding stays in the campaign.
+            output::refuse_link(&path).map_err(CampaignError::file(&path))?;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with(UNFINISHED) {
                 fs::remove_dir_all(&path).map_err(CampaignError::file(&path))?;

@@ -1,6 +1,7 @@
 //! Campaigns of others: their commands run only with consent.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
@@ -70,4 +71,20 @@ fn a_campaign_whose_command_was_changed_asks() {
             .powerfail(&way)
             .is_refused_with(SETUP, &["it has no seal"]);
     }
+}
+
+#[test]
+fn a_link_among_the_findings_is_not_followed() {
+    let folder = copied();
+    fs::create_dir(folder.path("elsewhere")).expect("a directory");
+    folder.write("elsewhere/report.json", "{}");
+    symlink(folder.path("elsewhere"), folder.path("out/findings/beef")).expect("a link");
+    let resume = ["fuzz", "--resume", "--out", "out", "--execs", "1"];
+    let tmin = ["fuzz", "tmin", "out", "beef", "--time", "1s"];
+    for arguments in [&resume[..], &tmin] {
+        let run = folder.powerfail(arguments);
+        run.is_refused_with(SETUP, &["beef", "symbolic link"]);
+    }
+    let left = fs::read_dir(folder.path("elsewhere")).expect("a directory");
+    assert_eq!(left.count(), 1);
 }

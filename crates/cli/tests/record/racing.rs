@@ -1,7 +1,7 @@
 //! Stores that race: of several threads or processes to the same bytes, of all sizes. Every recording checks itself, and that
 //! check fails if two stores are recorded in an order in which they did not happen, even if a third one hides it.
 
-use crate::common::{Mode, Recording, record, target};
+use crate::common::{Mode, Recorder, Recording, record, target};
 
 fn run(mode: Mode, how: &str, count: u32, rounds: u32) -> Recording {
     let program = target("racing.c", &["-O2", "-pthread"]);
@@ -24,6 +24,19 @@ fn threads() {
 fn one_word() {
     run(Mode::Patch, "tight", 4, 4000);
     run(Mode::Trap, "tight", 4, 500);
+}
+
+/// These tests can fail: without locks, recordings are soon in a wrong order, and the check of a recording notices it.
+#[test]
+fn a_wrong_order_is_noticed() {
+    const ATTEMPTS: usize = 100;
+    let program = target("racing.c", &["-O2", "-pthread"]);
+    let is_noticed = (0..ATTEMPTS).any(|_| {
+        let arguments = ["sabotaged", "{pool}", "2", "20000"];
+        let attempt = Recorder::new(&program, &arguments).attempt();
+        attempt.code == 3 && attempt.stderr.contains("wrong order")
+    });
+    assert!(is_noticed);
 }
 
 /// What the kernel writes to a pool, or to its file, has its place among the stores of other threads.
