@@ -26,6 +26,7 @@ mod coverage;
 mod crash;
 mod denials;
 mod diagnose;
+mod doctor;
 mod domain;
 mod eager;
 mod error;
@@ -67,6 +68,7 @@ mod workload;
 
 pub use checker::Checker;
 pub use crash::Crashed;
+pub use doctor::diagnose;
 pub use domain::domain_of;
 pub use error::{CheckError, Undisturbed};
 pub use event::{CheckEvent, CheckStep, Observer};

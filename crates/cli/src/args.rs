@@ -173,6 +173,11 @@ pub(crate) enum Command {
     ///
     /// Each page describes the bug, shows wrong and right code in C, and explains how powerfail detects it.
     Explain(ExplainArgs),
+    /// Show what this machine offers to powerfail, what it lacks, and what to do about it
+    ///
+    /// Probes the kernel, the processor, the isolation of recoveries, shared memory, limits and gdb. With a program,
+    /// says also whether it can be recorded and whether reports will have its source lines. Records nothing.
+    Doctor(DoctorArgs),
     /// Print the header with the annotations for programs in C and C++
     ///
     /// The header needs no library, and an annotated program runs unchanged without powerfail. The crate
@@ -384,6 +389,16 @@ pub(crate) struct ExplainArgs {
     /// A code such as PF0101 [default: list all codes]
     #[arg(value_name = "CODE", value_parser = parse_code)]
     pub(crate) code: Option<Code>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// A program to examine: a path, or a name to be found in PATH
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: Option<std::ffi::OsString>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ mod configuration;
 mod consent;
 mod demo;
 mod demo_store;
+mod doctor;
 mod exit;
 mod explain;
 mod fuzz;
@@ -74,6 +75,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::Import(args)) => import::import(&args),
         Command::Trace(TraceCommand::Export(args)) => import::export(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Header(args) => header::header(&args),
         Command::Completions(args) => generated::completions(&args),
         Command::Man(args) => generated::man(&args),

@@ -8,6 +8,7 @@
 mod code;
 mod commit;
 mod coverage;
+mod diagnosis;
 mod exploration;
 mod finding;
 mod fix;
@@ -21,6 +22,7 @@ mod tree;
 pub use code::{Class, Code, Severity};
 pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
 pub use coverage::{Coverage, CoverageBuilder, KeptSources, StackCoverage, Tries};
+pub use diagnosis::{Diagnosis, Health};
 pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
 pub use finding::{
     DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, PointsNotRun,

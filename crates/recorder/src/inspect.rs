@@ -39,7 +39,12 @@ pub fn inspect(command: &OsStr) -> Result<Executable, RecordError> {
 /// `HWCAP2_FSGSBASE` of the kernel: programs may use `wrgsbase`.
 const HWCAP2_FSGSBASE: usize = 1 << 1;
 
-fn check_machine() -> Result<(), Unsupported> {
+/// Decides whether programs can be recorded on this machine.
+///
+/// # Errors
+///
+/// What it lacks.
+pub fn check_machine() -> Result<(), Unsupported> {
     let (_, capabilities) = rustix::param::linux_hwcap();
     if capabilities & HWCAP2_FSGSBASE == 0 {
         return Err(Unsupported::NoFsGsBase);

@@ -3,6 +3,7 @@
 //! Everything is written to a given sink. Text carries styles; the sink decides whether they are
 //! shown, so nothing here checks for a terminal or for `NO_COLOR`.
 
+pub mod doctor;
 pub mod explain;
 mod files;
 pub mod findings;

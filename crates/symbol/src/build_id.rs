@@ -1,8 +1,12 @@
 //! Build-ids: which build of a program a file is.
 
 use std::fmt;
+use std::path::Path;
 
 use object::elf;
+
+use crate::elf::Elf;
+use crate::problem::Problem;
 
 /// The build-id of a file: the linker's hash of its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -12,6 +16,15 @@ impl BuildId {
     /// Whether the file has no build-id.
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The build-id that a file has now; an empty one if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Why the file cannot be read.
+    pub fn of(path: &Path) -> Result<Self, Problem> {
+        Elf::open(path)?.build_id()
     }
 
     /// The build-id among the notes of a section or segment.

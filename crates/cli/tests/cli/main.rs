@@ -1,6 +1,7 @@
 //! The binary as users run it: real processes, real files, exit codes.
 
 mod common;
+mod doctor;
 mod explain;
 mod interface;
 mod messages;
