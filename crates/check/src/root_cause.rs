@@ -242,7 +242,8 @@ fn is_beside(cause: &Finding, other: &Finding) -> bool {
         && share_function(cause, other)
         && (are_near(cause, other) || are_next(cause, other));
     let is_same_place = share_line(cause, other) || is_same_object;
-    lack_flushes && other.evidence.is_none() && is_same_place
+    let is_unshown = other.evidence.is_none() || is_same_object && cause.evidence.is_none();
+    lack_flushes && is_unshown && is_same_place
 }
 
 /// Whether the first places of two findings are a few lines of code apart.
