@@ -66,6 +66,10 @@ pub struct Crashed {
     pub(crate) tried: TriedStacks,
 }
 
+/// The note about a run whose time was up.
+const BUDGET_SPENT: &str =
+    "the budget is spent: the report covers only what was tried until then; see --budget";
+
 /// Lints the trace, lets the power fail as the options say, and groups the findings by root cause.
 pub(crate) fn crash<'t>(
     trace: &'t Trace,
@@ -152,10 +156,7 @@ pub(crate) fn crash<'t>(
     let is_stopped = engine.is_interrupted;
     crashed.is_interrupted = (is_stopped || tested.is_some()) && bounded.observer.is_interrupted();
     if is_stopped && !crashed.is_interrupted {
-        crashed.notes.push(
-            "the budget is spent: the report covers only what was tried until then; see --budget"
-                .to_owned(),
-        );
+        crashed.notes.push(BUDGET_SPENT.to_owned());
     }
     group_findings(&mut crashed, &mut places)?;
     if options.selection.is_none() {

@@ -86,10 +86,10 @@ pub fn perfetto(
             frontier.crash_state_count_log10(),
         );
         if now.0 != counted.0 {
-            list.push(&counter("open lines", time, now.0.into()))?;
+            list.push(&counter("open lines", time, now.0))?;
         }
         if now.1.to_bits() != counted.1.to_bits() {
-            list.push(&counter("crash states (log10)", time, now.1.into()))?;
+            list.push(&counter("crash states (log10)", time, now.1))?;
         }
         counted = now;
     }
@@ -161,6 +161,7 @@ fn slice(phase: &str, line: LineId, time: u64, rules: Rules) -> Value {
     })
 }
 
-fn counter(name: &str, time: u64, value: Value) -> Value {
+fn counter(name: &str, time: u64, value: impl Into<Value>) -> Value {
+    let value: Value = value.into();
     json!({"name": name, "ph": "C", "ts": time, "pid": MEMORY, "args": {"value": value}})
 }

@@ -118,7 +118,7 @@ impl<'a> Browser<'a> {
             (Command::Switch, Screen::Findings) => self.screen = Screen::Trace,
             (Command::Switch | Command::Back, Screen::Trace) => {
                 if self.report.findings.is_empty() {
-                    self.message = "there are no findings".to_owned();
+                    self.message = String::from("there are no findings");
                 } else {
                     self.screen = Screen::Findings;
                 }
@@ -142,7 +142,7 @@ impl<'a> Browser<'a> {
             (Command::NextFailurePoint | Command::PreviousFailurePoint, _) => {
                 self.screen = Screen::Trace;
                 let is_next = command == Command::NextFailurePoint;
-                if !self.events.to_failure_point(is_next)? {
+                if !self.events.go_to_failure_point(is_next)? {
                     let which = if is_next { "later" } else { "earlier" };
                     self.message = format!("there is no {which} failure point");
                 }
@@ -174,7 +174,7 @@ impl<'a> Browser<'a> {
                     printable(trace)
                 );
             }
-            None => self.message = "this finding names no event".to_owned(),
+            None => self.message = String::from("this finding names no event"),
         }
     }
 
@@ -188,7 +188,7 @@ impl<'a> Browser<'a> {
                 self.screen = Screen::Trace;
                 self.events.go(event);
             }
-            None => self.message = "there is no later finding".to_owned(),
+            None => self.message = String::from("there is no later finding"),
         }
     }
 

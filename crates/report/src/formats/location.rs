@@ -44,11 +44,18 @@ impl<'a> SourcePath<'a> {
             if byte.is_ascii_alphanumeric() || b"/-._~+,@=()".contains(&byte) {
                 uri.push(char::from(byte));
             } else {
-                uri.push_str(&format!("%{byte:02X}"));
+                uri.push('%');
+                uri.push(hex_digit(byte >> 4));
+                uri.push(hex_digit(byte & 15));
             }
         }
         uri
     }
+}
+
+/// A digit of a number below 16.
+fn hex_digit(number: u8) -> char {
+    char::from(b"0123456789ABCDEF"[usize::from(number & 15)])
 }
 
 /// The source line of a place, if it is known.

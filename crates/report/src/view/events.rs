@@ -133,7 +133,7 @@ impl<'a> Events<'a> {
     }
 
     /// Moves to the next or the previous moment that covers crash states; whether there is one.
-    pub(super) fn to_failure_point(&mut self, is_next: bool) -> Result<bool, TraceError> {
+    pub(super) fn go_to_failure_point(&mut self, is_next: bool) -> Result<bool, TraceError> {
         if is_next {
             let from = self.cursor + 1;
             let found = self.failure_points(from, self.trace.event_count(), true)?;
