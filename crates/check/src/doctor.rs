@@ -47,12 +47,9 @@ fn kernel() -> Diagnosis {
     let release = name.release().to_string_lossy().into_owned();
     let fact = format!("Linux {release}");
     match version(&release) {
-        Some(version) if version < OLDEST => Diagnosis::bad(
-            "kernel",
-            Health::Missing,
-            fact,
-            "use Linux 5.9 or later",
-        ),
+        Some(version) if version < OLDEST => {
+            Diagnosis::bad("kernel", Health::Missing, fact, "use Linux 5.9 or later")
+        }
         _ => Diagnosis::good("kernel", fact),
     }
 }
@@ -236,9 +233,10 @@ fn debug_information(program: &Path) -> Diagnosis {
         Some((LineSource::Module, _)) => {
             Diagnosis::good(SUBJECT, "the program has debug information")
         }
-        Some((LineSource::BuildId(path) | LineSource::DebugLink(path), _)) => {
-            Diagnosis::good(SUBJECT, format!("debug information is in {}", path.display()))
-        }
+        Some((LineSource::BuildId(path) | LineSource::DebugLink(path), _)) => Diagnosis::good(
+            SUBJECT,
+            format!("debug information is in {}", path.display()),
+        ),
         Some((LineSource::None, problem)) => Diagnosis::bad(
             SUBJECT,
             Health::Limited,
@@ -269,10 +267,10 @@ mod tests {
     #[test]
     fn a_program_that_does_not_exist_is_missing() {
         let diagnoses = program(OsStr::new("/nowhere/program"));
-        let [diagnosis] = &diagnoses[..] else {
+        let [found] = &diagnoses[..] else {
             panic!("{diagnoses:?}");
         };
-        assert_eq!(diagnosis.health, Health::Missing);
-        assert!(diagnosis.fact.contains("/nowhere/program"), "{diagnosis:?}");
+        assert_eq!(found.health, Health::Missing);
+        assert!(found.fact.contains("/nowhere/program"), "{found:?}");
     }
 }

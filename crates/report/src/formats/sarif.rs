@@ -229,6 +229,8 @@ fn replacement(change: &Change) -> Option<Value> {
         Operation::Flush => "flush",
         Operation::Fence => "fence",
         Operation::Sync => "msync",
+        Operation::SyncFile => "fsync the file",
+        Operation::SyncDirectory => "fsync the directory",
         Operation::Add => "add to the transaction",
     };
     // An operation is added after the line of its event, or before it if it is an add.
@@ -236,7 +238,9 @@ fn replacement(change: &Change) -> Option<Value> {
         (Action::Insert, Operation::Add) => {
             (format!("{operation}: what the next line stores"), line)
         }
-        (Action::Insert, Operation::Fence) => (format!("{operation} here"), line + 1),
+        (Action::Insert, Operation::Fence | Operation::SyncFile | Operation::SyncDirectory) => {
+            (format!("{operation} here"), line + 1)
+        }
         (Action::Insert, _) => (format!("{operation} what the line above stores"), line + 1),
         (Action::Remove, _) => (format!("remove the {operation} of the next line"), line),
     };

@@ -53,7 +53,7 @@ struct Bucket {
 
 /// What happens in a pass over the trace.
 pub(super) struct Events {
-    events_each: u64,
+    width: u64,
     buckets: Vec<Bucket>,
     state_space: BTreeMap<u64, u64>,
     largest: Option<(u64, f64)>,
@@ -64,7 +64,7 @@ impl Events {
         let events = trace.event_count();
         let bucket_events = events.div_ceil(BUCKETS_MAX).max(1);
         Self {
-            events_each: bucket_events,
+            width: bucket_events,
             buckets: vec![Bucket::default(); events.div_ceil(bucket_events) as usize],
             state_space: BTreeMap::new(),
             largest: None,
@@ -90,7 +90,7 @@ impl Events {
 
     /// After it was applied.
     pub(super) fn after<I: Image>(&mut self, frontier: &Frontier<I>, step: &Step<'_>) {
-        let number = (step.index.0 / self.events_each) as usize;
+        let number = (step.index.0 / self.width) as usize;
         let Some(bucket) = self.buckets.get_mut(number) else {
             return;
         };
@@ -129,7 +129,7 @@ impl Events {
                 .collect();
             BASE64_STANDARD.encode(bytes)
         };
-        to.bucket_events = self.events_each;
+        to.bucket_events = self.width;
         to.buckets = self.buckets.len();
         to.open = numbers(|it| it.open);
         to.states = numbers(|it| it.states.to_bits());
