@@ -9,12 +9,12 @@ use std::sync::Arc;
 use powerfail_finding::Finding;
 use powerfail_model::{Domain, EventIndex};
 use powerfail_oracle::{Oracle, OracleSettings};
-use powerfail_trace::Trace;
+use powerfail_trace::{DIRECTORY_NOTE, Trace};
 
 use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
 use crate::event::{CheckEvent, Observer};
-use crate::fresh_name::{DIRECTORY_NOTE, FreshName};
+use crate::fresh_name::FreshName;
 use crate::options::{CrashOptions, RaceOptions};
 use crate::outcomes::Outcomes;
 use crate::persistent::has_addresses;

@@ -5,13 +5,11 @@
 //! in everything that is found, when it is complete.
 
 use powerfail_finding::{Finding, Totals};
-use powerfail_trace::{POOL_NOTE, Trace};
+use powerfail_trace::{DIRECTORY_NOTE, POOL_NOTE, Trace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The name of the note with the path that `{dir}` stood for in the command.
-pub(crate) const DIRECTORY_NOTE: &str = "dir";
 const SHOWN: &str = "{pool}";
 const TREE_SHOWN: &str = "{dir}";
 /// The directory of the pool, in which a program may have other files.
