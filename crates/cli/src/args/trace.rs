@@ -28,7 +28,7 @@ pub(crate) enum TraceCommand {
     ///
     /// A log of pmemcheck is for pmreorder. Call stacks and threads are lost. Non-temporal stores become stores with
     /// flushes. With --perfetto, the file shows the events of each thread, each line from the store that opens it to the
-    /// event that makes it durable, and the number of crash states; open it at https://ui.perfetto.dev.
+    /// event that makes it durable, and the number of crash states; open it at ui.perfetto.dev.
     Export(TraceExportArgs),
 }
 

@@ -210,11 +210,11 @@ fn without_a_mount_namespace_landlock_confines() {
     let reasons = slot.isolation().reasons.join("\n");
     assert!(reasons.contains("confined by Landlock only"), "{reasons}");
     let denied = slot.denied_accesses().unwrap();
-    let names = |name: &str| {
+    let is_denied = |name: &str| {
         let wanted = DeniedAccess::Write(elsewhere.join(name));
         denied.iter().any(|(it, _)| *it == wanted)
     };
-    assert!(names("new") && names("file"), "{denied:?}");
+    assert!(is_denied("new") && is_denied("file"), "{denied:?}");
 }
 
 #[test]
