@@ -40,6 +40,12 @@ fn a_library_closed_and_opened_again() {
     }
 }
 
+/// Each time its instructions are patched anew: they need places for their trampolines, of which there are few.
+#[test]
+fn a_library_opened_and_closed_very_often() {
+    check(&run(Mode::Patch, "150"), 150);
+}
+
 #[test]
 fn threads_open_and_close_a_library_at_the_same_time() {
     let program = target("plugins_in_threads.c", &["-O2", "-pthread"]);

@@ -134,6 +134,20 @@ impl Arenas {
         }
     }
 
+    /// Gives back what was taken: no jump leads there any more, and no thread is there.
+    pub(crate) fn release(&mut self, start: u64, len: u64) {
+        let end = start + len;
+        let at = self.used.partition_point(|range| range.1 <= start);
+        if let Some(&(from, to)) = self.used.get(at)
+            && from <= start
+            && end <= to
+        {
+            let rest = [(from, start), (end, to)];
+            let rest = rest.into_iter().filter(|range| range.0 < range.1);
+            self.used.splice(at..=at, rest);
+        }
+    }
+
     /// Writes code to memory that was taken and that nothing jumps to yet.
     pub(crate) fn write(&self, start: u64, code: &[u8]) {
         debug_assert!(first_behind(&self.mapped, start).is_some_and(|range| range.0 <= start));

@@ -116,6 +116,11 @@ impl<E> Patcher<E> {
         arenas.write(place, code);
     }
 
+    /// Gives back bytes that were taken: no jump leads there any more, and no thread is there.
+    pub(crate) fn release(&mut self, place: u64, len: u64) {
+        self.arenas.get_mut().release(place, len);
+    }
+
     /// Whether patches use none of the bytes in a range.
     pub(crate) fn is_unclaimed(&self, from: u64, len: usize) -> bool {
         (from..from + len as u64).all(|address| self.claims.owner(address).is_none())

@@ -207,6 +207,7 @@ impl Sites {
         if self.modules.knows(module) && self.is_intact(from, to) {
             return;
         }
+        self.release_trampolines(from, to);
         self.forget(from, to);
         let functions = self.modules.add(module);
         // All is found before anything changes: behind a breakpoint, other instructions would be decoded.
@@ -494,6 +495,15 @@ impl Sites {
         self.forget(from, to);
         self.generated
             .retain(|range| range.1 <= from || to <= range.0);
+    }
+
+    /// A module was loaded where another was, or where it was before. No thread runs the code of a module that was unloaded,
+    /// so none is in the trampolines of that code. Few places suit a pun: a library that is loaded again and again would
+    /// use them up, and its flushes would not be recorded.
+    fn release_trampolines(&mut self, from: u64, to: u64) {
+        for (_, entry) in self.entries.range(from..to) {
+            self.patcher.release(entry.trampoline, entry.len);
+        }
     }
 
     /// The code in a range is gone, or is other code.
