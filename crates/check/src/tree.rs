@@ -24,7 +24,7 @@ pub(crate) use runner::TreeRunner;
 
 use std::time::Instant;
 
-use powerfail_finding::NotChecked;
+use powerfail_finding::{Finding, Role, TreeCrash};
 use powerfail_model::files::FileSystem;
 use powerfail_trace::Trace;
 
@@ -110,7 +110,9 @@ pub(crate) fn crash(
     if loses && !engine.is_interrupted {
         let lossy = engine.lossy(options, &mut prefixes, &mut places);
         if let Some(lossy) = engine.unless_interrupted(lossy)? {
-            crashed.findings.extend(lossy.findings);
+            for finding in lossy.findings {
+                join(finding, &mut crashed.findings);
+            }
             crashed.notes.extend(lossy.notes);
             crashed.totals.tree = Some(lossy.totals);
             crashed.totals.failure_points += lossy.points;
@@ -144,12 +146,33 @@ pub(crate) fn crash(
     Ok(crashed)
 }
 
+/// Adds a finding of a crash that loses something. Where the power must not fail before an operation, that operation must
+/// not be lost either: that is one bug.
+fn join(finding: Finding, findings: &mut Vec<Finding>) {
+    let lost = |it: &Finding| {
+        let first = it.places.first().filter(|it| it.role == Role::Store);
+        first.map(|it| {
+            (
+                it.file.clone(),
+                it.line,
+                it.function.clone(),
+                it.pool.clone(),
+            )
+        })
+    };
+    let is_prefix = |it: &Finding| it.tree.as_ref().is_some_and(TreeCrash::is_prefix);
+    let same = findings
+        .iter_mut()
+        .find(|it| is_prefix(it) && lost(it).is_some() && lost(it) == lost(&finding));
+    match same {
+        Some(known) => known.count += finding.count,
+        None => findings.push(finding),
+    }
+}
+
 /// Says what it means for the result that recovery accepts changed trees.
 fn judge_oracle(tested: Option<OracleTest>, crashed: &mut Crashed) {
     match tested.filter(|_| !crashed.is_interrupted) {
-        Some(OracleTest::IgnoresAll) => {
-            crashed.totals.not_checked = Some(NotChecked::RecoveryCannotFail);
-        }
         Some(OracleTest::AcceptsAll) => crashed.notes.push(
             "this recovery cannot fail: it also accepts missing files, files of zeros, and data that was changed; let it \
              check what it recovers, or give a --checker"

@@ -45,6 +45,8 @@ pub struct TreePlanOptions {
     pub only: Option<usize>,
     /// Points before this place are left out.
     pub from: usize,
+    /// Places at which more is expected than at the point before: what was lost there already may be wrong only here.
+    pub also: Vec<usize>,
 }
 
 impl Default for TreePlanOptions {
@@ -58,6 +60,7 @@ impl Default for TreePlanOptions {
             seed: 0,
             only: None,
             from: 0,
+            also: Vec::new(),
         }
     }
 }
@@ -173,6 +176,14 @@ pub fn tree_plan(
     if frontier.is_failure_point_at_end() {
         points.push((StackId::NONE, operations.len()));
     }
+    for place in &options.also {
+        let before = place.checked_sub(1).and_then(|it| operations.get(it));
+        let stack = before.map_or(StackId::NONE, |it| it.stack);
+        if !points.iter().any(|(_, known)| known == place) {
+            points.push((stack, *place));
+        }
+    }
+    points.sort_by_key(|(_, place)| *place);
     points.retain(|(_, place)| *place >= options.from);
     let (mut taken, stacks) = of_each_stack(&points, options.per_stack, options.seed);
     if let Some(only) = options.only {

@@ -89,6 +89,9 @@ impl TreeEngine<'_, '_> {
             seed: options.tree.seed,
             only: options.at.map(|at| self.recording.place_at(at)),
             from: prefixes.creation_end,
+            also: { self.contents.operations() }
+                .map(|it| self.recording.place_at(it.end))
+                .collect(),
             ..TreePlanOptions::default()
         };
         let role = |node: NodeId| roles.get(&node).cloned().unwrap_or_default();

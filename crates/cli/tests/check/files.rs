@@ -129,8 +129,8 @@ fn a_rename_that_survives_without_the_data_is_found() {
     let shows: Vec<(&str, bool)> = { crash.shows_on.iter() }
         .map(|it| (it.file_system.as_str(), it.shows))
         .collect();
-    // ext4 writes the data before a rename that replaces a file.
-    assert_eq!(shows, [("ext4", false), ("xfs", true), ("btrfs", true)]);
+    // Also ext4: it allocates blocks for the data before such a rename, which read as zeros until they are written.
+    assert_eq!(shows, [("ext4", true), ("xfs", true), ("btrfs", true)]);
     let operations: Vec<_> = { finding.places.iter() }
         .filter_map(|place| place.operation.as_deref())
         .collect();
@@ -149,7 +149,8 @@ fn a_rename_that_survives_without_the_data_is_found() {
     let image = folder.text_path("image");
     let written = folder.powerfail(&["replay", &finding.id, "--out", "out", "--image", &image]);
     assert_eq!(written.code, CLEAN, "{written:?}");
-    assert_eq!(fs::read(folder.path("image/config")).unwrap(), b"");
+    let left = fs::read(folder.path("image/config")).unwrap();
+    assert!(left != b"old\n" && left != b"new\n", "{left:?}");
     assert!(
         !folder.path("tree").exists(),
         "the user's files are not touched"
@@ -167,14 +168,6 @@ fn a_file_that_is_synced_before_its_rename_is_right() {
         let tree = totals.tree.expect("crashes of files");
         assert!(tree.states > 0 && tree.sampled_points == 0, "{tree:?}");
     }
-}
-
-#[test]
-fn ext4_writes_the_data_before_a_rename() {
-    let folder = Folder::new();
-    let trace = trace(&folder, &replace(false));
-    let run = crash(&folder, &trace, &["--fs", "ext4"]);
-    assert_eq!(run.code, CLEAN, "{run:?}");
 }
 
 /// A recovery that fails without a crash says nothing about crashes.
