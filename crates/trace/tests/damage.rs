@@ -420,22 +420,22 @@ fn a_payload_that_grows_beyond_its_claim_is_refused() {
 
 #[test]
 fn a_writer_that_fails_stays_failed() {
-    struct Full(usize);
-    impl std::io::Write for Full {
+    struct Full<'a>(&'a std::cell::Cell<usize>);
+    impl std::io::Write for Full<'_> {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(bytes.len())
-                .ok_or(std::io::ErrorKind::StorageFull)?;
+            let left = self.0.get().checked_sub(bytes.len());
+            self.0.set(left.ok_or(std::io::ErrorKind::StorageFull)?);
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
     }
-    let mut writer = TraceWriter::new(Full(200), &common::meta(), WriterOptions::default())
+    let room = std::cell::Cell::new(10_000);
+    let mut writer = TraceWriter::new(Full(&room), &common::meta(), WriterOptions::default())
         .expect("the start fits");
     common::define_small(&mut writer);
+    room.set(10);
     assert!(matches!(writer.flush_block(), Err(TraceError::Io(_))));
     for record in common::small_records() {
         common::append(&mut writer, &record);
