@@ -289,6 +289,20 @@ fn are_fenced_together(cause: &Finding, other: &Finding) -> bool {
         && lacks_fence(other)
         && share_function(cause, other)
         && are_near(cause, other)
+        && are_stored_before_flushed(cause, other)
+}
+
+/// Whether both stores of two findings come before both flushes. A store after the flush of the other one may publish it: a
+/// fence is missing between them, and not behind both.
+fn are_stored_before_flushed(one: &Finding, other: &Finding) -> bool {
+    let event = |finding: &Finding, role: Role| {
+        let mut places = finding.places.iter();
+        places.find(|place| place.role == role)?.event
+    };
+    let both = |role| event(one, role).zip(event(other, role));
+    both(Role::Store)
+        .zip(both(Role::Flush))
+        .is_some_and(|(stores, flushes)| stores.0.max(stores.1) < flushes.0.min(flushes.1))
 }
 
 /// Whether two findings are about data that one function stores and publishes by one store: one fence before that is for
