@@ -30,7 +30,7 @@ usage: cargo xtask COMMAND
                   cargo-fuzz)
   kernel          make the operations of tests/litmus/files on a real ext4 and xfs, and compare what a crash leaves of them
                   (needs root and loop devices)
-  torture [MINUTES [SEED]]
+  torture [MINUTES [SEED]], torture short
                   run powerfail under attack, and check that it ends well and leaves nothing behind";
 
 fn main() -> ExitCode {
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         ["fuzz", seconds, name] => fuzz(seconds, Some(name)),
         ["kernel"] => kernel::run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")),
         ["torture"] => torture("10", None),
+        ["torture", "short"] => debug_binary().and_then(|binary| torture::run_short(&binary)),
         ["torture", minutes] => torture(minutes, None),
         ["torture", minutes, seed] => torture(minutes, Some(seed)),
         [torture::ROUND, ref arguments @ ..] => torture::round_arguments(arguments)
