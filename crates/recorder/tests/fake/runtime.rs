@@ -96,7 +96,7 @@ impl Runtime {
         }
     }
 
-    fn chunk_count(&self) -> u32 {
+    fn common_count(&self) -> u32 {
         // SAFETY: does not change.
         unsafe { (*self.control()).common_count }
     }
@@ -328,7 +328,7 @@ impl Appender {
         let freed = unsafe { &(*self.runtime.control()).freed };
         loop {
             let seen = freed.load(Ordering::Acquire);
-            let taken = (0..self.runtime.chunk_count()).find(|index| {
+            let taken = (0..self.runtime.common_count()).find(|index| {
                 let thread = &self.runtime.chunk_state(*index).thread;
                 thread
                     .compare_exchange(0, self.number + 1, Ordering::AcqRel, Ordering::Relaxed)
