@@ -9,8 +9,8 @@
 //! - [`Frontier`]: a pass over operations. At each position it lists, counts, samples and judges
 //!   [`CrashState`]s, and says how their trees differ from the newest one ([`Difference`]).
 //!
-//! Inside, `Machine` is the frontier of one set of `Rules`. It keeps the names ([`names`]) and the
-//! files ([`file`], whose pages are in [`content`]); [`choices`] makes crash states of it and [`aim`]
+//! Inside, `Machine` is the frontier of one set of `Rules`. It keeps the names (`names`) and the
+//! files (`file`, whose pages are in `content`); `choices` makes crash states of it and `aim`
 //! those with a purpose.
 
 mod aim;
