@@ -105,9 +105,9 @@ impl Outcomes {
         Ok(Self::new(stored, Writer::create(&out.join(NAME), about)?))
     }
 
-    /// Goes on with a file that a run has left.
-    pub(crate) fn go_on(stored: Stored) -> Result<Self, OutcomesError> {
-        let writer = stored.file.go_on(stored.good_bytes)?;
+    /// Continues the file of an earlier run.
+    pub(crate) fn resume(stored: Stored) -> Result<Self, OutcomesError> {
+        let writer = stored.file.resume(stored.good_bytes)?;
         Ok(Self::new(vec![stored], writer))
     }
 

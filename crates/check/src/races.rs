@@ -173,7 +173,7 @@ impl Engine<'_, '_> {
             if progress.is_over {
                 break;
             }
-            // What is watched at a point depends on the points after it, whoever tries them.
+            // What is watched at a point depends on the points after it, also on those of other shares.
             let mut moments: Vec<EventIndex> = round_points.iter().map(|it| it.at).collect();
             moments.extend(progress.results.iter().map(|it| it.at));
             moments.sort_unstable();

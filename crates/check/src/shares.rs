@@ -199,7 +199,7 @@ impl Shares {
     }
 }
 
-/// The command that runs a share, or goes on with it where its directory is known.
+/// The command that runs a share, or resumes it if its directory is known.
 fn command(arguments: &[OsString], share: Partition, directory: Option<&Path>) -> String {
     let mut words = vec!["powerfail".to_owned()];
     let mut given = arguments.iter().map(|it| it.to_string_lossy().into_owned());

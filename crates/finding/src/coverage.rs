@@ -1,6 +1,6 @@
 //! Where the power was let fail, and what came of it: by call stack, in the words of the sources.
 //!
-//! It is kept beside the report, in `coverage.json`, for whoever draws a picture of a run.
+//! It is kept beside the report, in `coverage.json`, for pictures of a run.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -300,8 +300,8 @@ impl OutcomesFile {
         postcard::from_bytes(&stored).map_err(|_| damaged())
     }
 
-    /// Goes on behind what was written as a whole.
-    pub(super) fn go_on(&self, good_bytes: u64) -> Result<Writer, OutcomesError> {
+    /// Appends after the last complete entry.
+    pub(super) fn resume(&self, good_bytes: u64) -> Result<Writer, OutcomesError> {
         let failed = |source| OutcomesError::File {
             path: self.path.clone(),
             source,

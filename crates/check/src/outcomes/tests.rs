@@ -49,7 +49,7 @@ fn outcomes_are_found_again_once() {
     let stored = read(out.path());
     assert!(stored.is_finished);
     assert_eq!(stored.about, about());
-    let outcomes = Outcomes::go_on(stored).expect("it goes on");
+    let outcomes = Outcomes::resume(stored).expect("a file that can be resumed");
     for number in 0..10 {
         let key = key(&outcomes, number);
         assert_eq!(
@@ -90,8 +90,8 @@ fn a_file_that_was_cut_has_what_was_written_before() {
                 let count = stored.entries.len();
                 assert!((most..=10).contains(&count), "{len}: {count}");
                 most = count;
-                // It goes on where it was whole.
-                let outcomes = Outcomes::go_on(stored).expect("it goes on");
+                // New entries come after the last complete one.
+                let outcomes = Outcomes::resume(stored).expect("a file that can be resumed");
                 let added = key(&outcomes, 99);
                 outcomes
                     .keep(added, ANY_LIMIT, &"new")
@@ -133,7 +133,7 @@ fn an_exploration_holds_for_its_limits() {
         .keep(name, 20..=u64::MAX, &"whole")
         .expect("it is written");
     drop(outcomes);
-    let outcomes = Outcomes::go_on(read(out.path())).expect("it goes on");
+    let outcomes = Outcomes::resume(read(out.path())).expect("a file that can be resumed");
     let take = |limit| outcomes.take::<String>(name, limit).expect("it is read");
     assert_eq!(take(9), None);
     assert_eq!(take(64).as_deref(), Some("whole"));

@@ -92,7 +92,7 @@ pub(crate) fn share_directory(partition: Partition) -> PathBuf {
     PathBuf::from(format!("{}.{number}-of-{of}", output_directory::DEFAULT))
 }
 
-/// The outcomes that a command begins with: those of shares, those of an earlier run that it goes on with, or none.
+/// The outcomes that a command begins with: those of shares, those of the run that it resumes, or none.
 pub(super) fn outcomes(
     about: &About,
     shares: Option<Shares>,
@@ -107,7 +107,7 @@ pub(super) fn outcomes(
         let what = stored.about.difference(about);
         let what = what.or(is_other_share.then_some("the share is another one"));
         return match what {
-            None => Ok(Outcomes::go_on(stored)?),
+            None => Ok(Outcomes::resume(stored)?),
             Some(what) => Err(OutcomesError::OtherRun {
                 path: out.to_path_buf(),
                 what,

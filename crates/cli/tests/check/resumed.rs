@@ -1,4 +1,4 @@
-//! A run that was killed goes on, with the report of a run that was not, and no recovery runs twice.
+//! A killed run is resumed: its report is that of an undisturbed run, and no recovery runs twice.
 //!
 //! The recovery of `paced.c` waits for permission once in each execution, so a test chooses after how many executions the
 //! run is killed, and counts them.
@@ -77,7 +77,7 @@ fn crash(folder: &Folder, command: &[&str], out: &str, more: &[&str]) -> Paced {
     start(folder, &arguments)
 }
 
-/// Kills runs after some numbers of executions, and goes on with them.
+/// Kills runs after some numbers of executions, and resumes them.
 fn goes_on_after_kills(command: &[&str], kills: usize) {
     let folder = scene();
     let (whole, steps) = crash(&folder, command, "whole", &[]).run();
@@ -101,17 +101,17 @@ fn goes_on_after_kills(command: &[&str], kills: usize) {
 }
 
 #[test]
-fn prefix_crashes_go_on() {
+fn prefix_crashes_are_resumed() {
     goes_on_after_kills(&["crash", "run.trace", "--failure-points", "store"], 5);
 }
 
 #[test]
-fn lost_lines_go_on() {
+fn lost_lines_are_resumed() {
     goes_on_after_kills(&["crash", "run.trace", "--strategy", "lazy"], 3);
 }
 
 #[test]
-fn unsafe_reads_go_on() {
+fn unsafe_reads_are_resumed() {
     goes_on_after_kills(&["races", "run.trace"], 3);
 }
 
@@ -137,7 +137,7 @@ fn a_check_goes_on_without_recording_again() {
 }
 
 #[test]
-fn another_run_does_not_go_on() {
+fn another_run_is_not_resumed() {
     let folder = Folder::new();
     folder.build_own("bug", "two_bugs.c", &[]);
     folder.record();

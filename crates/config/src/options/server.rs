@@ -53,7 +53,7 @@ pub struct TestSettings {
     pub report: ReportSettings,
     /// Where and how it is reported.
     pub output: OutputSettings,
-    /// Which share of it is done, and whether a run goes on.
+    /// Which share of it is done, and whether a run is resumed.
     pub shares: ShareSettings,
 }
 

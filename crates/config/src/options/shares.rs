@@ -1,10 +1,10 @@
-//! Runs that go on after a kill, and runs on several machines.
+//! Resumed runs, and runs on several machines.
 
 use super::options;
 use crate::value::Partition;
 
 options! {
-    /// Runs that go on after a kill, and runs on several machines.
+    /// Resumed runs, and runs on several machines.
     ShareArgs => ShareSettings, "Shares" {
         /// Try only this share of the failure points, such as 3/8; powerfail merge joins the results of all shares
         ///
@@ -12,7 +12,7 @@ options! {
         /// an output directory of its own [default: powerfail-out.3-of-8].
         [long, value_name = "I/N"]
         partition: Partition,
-        /// Go on with a run that was killed or interrupted: what its output directory has of it is not run again
+        /// Resume a killed or interrupted run: recoveries whose results are in its output directory do not run again
         [long, num_args = 0, default_missing_value = "true"]
         resume: bool = false,
     }

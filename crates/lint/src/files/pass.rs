@@ -323,7 +323,7 @@ impl Pass {
         }
     }
 
-    /// Nobody misses what a file without a name loses.
+    /// A file without a name is not in any crash state: what it loses does not matter.
     fn forget_unnamed(&mut self, node: NodeId) {
         self.unsynced.remove(&node);
     }

@@ -94,7 +94,7 @@ impl Frontier {
         self.machines.iter().any(|(_, machine)| machine.is_open())
     }
 
-    /// Whether all that an operation before this moment has done is surely durable, or nobody can see it any more: its file
+    /// Whether all that an operation before this moment has done is surely durable, or cannot be seen any more: its file
     /// has no name.
     pub fn is_sure(&self, index: OperationIndex, operation: &Operation) -> bool {
         let mut machines = self.machines.iter();
@@ -165,7 +165,7 @@ impl Frontier {
     /// operation is sure.
     pub fn losing(&self, index: OperationIndex, operation: &Operation) -> Vec<CrashState> {
         let mut states = self.of_all(|machine| machine.losing(index, operation));
-        // Nobody misses what a file without a name has lost.
+        // A file without a name is not in any crash state.
         states.retain(|state| !state.is_newest());
         states
     }

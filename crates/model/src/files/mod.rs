@@ -2,8 +2,8 @@
 //!
 //! Pure, as the rest of the crate. `docs/design/files.md` has the rules and their sources. The bytes
 //! that a program writes never enter the model: a [`Write`](Operation::Write) says how many there are,
-//! and a crash state says of which operation the bytes of a sector are ([`Source`]). Whoever makes a
-//! directory of a crash state reads them from the recording.
+//! and a crash state says which operation wrote the bytes of a sector ([`Source`]). Code that turns a
+//! crash state into a directory reads them from the recording.
 //!
 //! - [`Operation`]: what the program does. [`InitialTree`]: what it starts with.
 //! - [`Frontier`]: a pass over operations. At each position it lists, counts, samples and judges
