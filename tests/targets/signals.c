@@ -256,7 +256,8 @@ static void jump_out(void)
 		REQUIRE(setitimer(ITIMER_REAL, &once, NULL) == 0);
 		for (uint64_t value = 1;; value++) {
 			store8(pool, value);
-			memset(pool + 4096, (int)value, 777);
+			/* No later round hides what was left in the middle. */
+			memset(pool + 4096 * rounds, (int)value, 777);
 			__atomic_fetch_add((uint64_t *)(pool + 64), value, __ATOMIC_SEQ_CST);
 			flush(pool);
 			sfence();

@@ -34,8 +34,8 @@ pub use classify::{
 pub use emit::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter,
     EmitterSettings, Interruption, LOADS_MOVE, LockedFences, LockedWork, MAX_ACCESS_LEN,
-    MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, STORES_MOVE, StampOrder, StateMap, Trampoline, Turns,
-    UNREAD_SHIFT, VolatileFlushes, WorkForm,
+    MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, RepeatedWork, STORES_MOVE, StampOrder, StateMap,
+    Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes, WorkForm,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

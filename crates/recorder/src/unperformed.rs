@@ -9,6 +9,8 @@
 //! Only records that still wait are examined. The self-check finds a store that its thread recorded longer before
 //! its death than the slack of clocks, and did not make.
 
+use std::collections::BTreeMap;
+
 use powerfail_protocol::EventKind::{StoreLocked, StoreNonTemporal, StorePlain, StoreSystem};
 use powerfail_protocol::{FLAG_MASKED, Record, Records};
 
@@ -68,29 +70,55 @@ pub(crate) fn suspects(
 ) -> Vec<Suspect> {
     // In a handler the newest record of the code that it interrupted can be any.
     let candidates_max = if depth == 0 { 1 } else { usize::MAX };
-    merge
-        .queue(thread)
-        .iter()
-        .rev()
-        .take(candidates_max)
-        .filter_map(|(entry, item)| {
-            let record = store_of(item)?;
-            let address = record.address?;
-            is_missing(&record, address, entry.stamp, mappings, pools).then(|| Suspect {
-                thread,
-                stamp: entry.stamp,
-                position: entry.position,
-                address,
-                len_bytes: u64::from(record.header.value_len),
-                value: if depth == 0 && record.header.flags & FLAG_MASKED == 0 {
-                    record.value().to_vec()
-                } else {
-                    Vec::new()
-                },
-                looked_at: Stamp::now(),
-            })
-        })
-        .collect()
+    let mut suspects = Vec::new();
+    let mut stored_later = Ranges::default();
+    for (entry, item) in merge.queue(thread).iter().rev().take(candidates_max) {
+        let Some(record) = store_of(item) else {
+            continue;
+        };
+        let Some(address) = record.address else {
+            continue;
+        };
+        let len_bytes = u64::from(record.header.value_len);
+        // A later store of the thread explains other bytes.
+        if stored_later.overlaps(address, len_bytes) {
+            continue;
+        }
+        if !is_missing(&record, address, entry.stamp, mappings, pools) {
+            stored_later.insert(address, len_bytes);
+            continue;
+        }
+        suspects.push(Suspect {
+            thread,
+            stamp: entry.stamp,
+            position: entry.position,
+            address,
+            len_bytes,
+            value: if depth == 0 && record.header.flags & FLAG_MASKED == 0 {
+                record.value().to_vec()
+            } else {
+                Vec::new()
+            },
+            looked_at: Stamp::now(),
+        });
+    }
+    suspects
+}
+
+/// Ranges of addresses that do not overlap: the end of each by its start.
+#[derive(Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn overlaps(&self, start: u64, len_bytes: u64) -> bool {
+        let before = self.0.range(..start.saturating_add(len_bytes)).next_back();
+        before.is_some_and(|(_, end)| *end > start)
+    }
+
+    /// Adds a range that overlaps none of the others.
+    fn insert(&mut self, start: u64, len_bytes: u64) {
+        self.0.insert(start, start.saturating_add(len_bytes));
+    }
 }
 
 /// The record, if it is of a store.

@@ -24,7 +24,7 @@ use powerfail_protocol::{
 use super::lock::{Failure, Locking};
 use super::settings::{EmitterSettings, LockedFences, StampOrder, Turns};
 use super::stack::Search;
-use super::state::{LockedWork, Trampoline, WorkForm};
+use super::state::{LockedWork, RepeatedWork, Trampoline, WorkForm};
 use super::{EmitError, relocate};
 use crate::assembler::{Assembler, Condition, Label, at, gs, number};
 use crate::classify::{Site, Store, StoreForm};
@@ -87,6 +87,8 @@ pub(super) struct Builder<'a> {
     refills: [Option<(Label, Label, u32)>; MAX_RESERVATIONS],
     searches: [Option<Search>; MAX_RESERVATIONS],
     work_at: Option<usize>,
+    committed_at: Option<usize>,
+    repeated_work: Option<RepeatedWork>,
     /// Whether the code is for pools that other threads store to.
     pub(super) is_shared: bool,
     pub(super) locking: Option<Locking>,
@@ -146,6 +148,8 @@ impl<'a> Builder<'a> {
             refills: [None; MAX_RESERVATIONS],
             searches: [None; MAX_RESERVATIONS],
             work_at: None,
+            committed_at: None,
+            repeated_work: None,
             is_shared: false,
             locking: None,
             failure: None,
@@ -174,12 +178,15 @@ impl<'a> Builder<'a> {
             self.finish_failure(failure);
         }
         let (error, work_at, locked_work) = (self.error, self.work_at, self.locked_work);
+        let (committed_at, repeated_work) = (self.committed_at, self.repeated_work);
         let (len_bytes, states) = self.asm.finish(out)?;
         error.map_or(
             Ok(Trampoline {
                 len_bytes,
                 states,
                 work_at,
+                committed_at,
+                repeated_work,
                 locked_work,
             }),
             Err,
@@ -463,6 +470,13 @@ impl<'a> Builder<'a> {
             .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RAX);
     }
 
+    /// The record says from here on that the work was done. Not to be called if the instruction cannot begin again.
+    pub(super) fn is_committed_here(&mut self) {
+        if !self.is_shared {
+            self.committed_at = Some(self.asm.position());
+        }
+    }
+
     /// From here on the address register holds the alias. Uses RAX.
     pub(super) fn switch_to_alias(&mut self) {
         let delta = self.settings.window.alias_delta;
@@ -519,6 +533,16 @@ impl<'a> Builder<'a> {
             self.locked_work_at = here;
         } else {
             self.work_at = Some(here);
+        }
+    }
+
+    /// The work of an instruction that can be interrupted in the middle is done.
+    pub(super) fn repeated_work_ends(&mut self) {
+        if !self.is_shared {
+            self.repeated_work = Some(RepeatedWork {
+                record: number(self.record),
+                done_at: self.asm.position(),
+            });
         }
     }
 

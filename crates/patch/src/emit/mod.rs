@@ -48,7 +48,7 @@ pub use access::{
     STORES_MOVE, UNREAD_SHIFT,
 };
 pub use settings::{EmitterSettings, LockedFences, StampOrder, Turns, VolatileFlushes};
-pub use state::{Interruption, LockedWork, StateMap, Trampoline, WorkForm};
+pub use state::{Interruption, LockedWork, RepeatedWork, StateMap, Trampoline, WorkForm};
 
 use crate::assembler::Assembler;
 use crate::classify::{Action, Means, Site, StoreForm};

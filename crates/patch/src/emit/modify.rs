@@ -94,6 +94,9 @@ impl Builder<'_> {
         self.asm.load(Register::RAX, ScratchSlot::Stamp);
         self.asm
             .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RAX);
+        if !locked {
+            self.is_committed_here();
+        }
         self.asm
             .rm(moves.load, moves.rdx, at(self.record, VALUE_AT));
         if locked {

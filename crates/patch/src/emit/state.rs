@@ -15,8 +15,21 @@ pub struct Trampoline {
     /// one of the patched instruction, with the registers that [`StateMap`] finds (but the x87 stack
     /// is popped before). None if the instruction itself does the work, with all registers its own.
     pub work_at: Option<usize>,
+    /// Offset from which on the record says that the work was done, if it is before the work.
+    pub committed_at: Option<usize>,
+    /// If that instruction can be interrupted in the middle: how to finish its work.
+    pub repeated_work: Option<RepeatedWork>,
     /// The same for pools that are shared.
     pub locked_work: Option<LockedWork>,
+}
+
+/// Work that is done by an instruction that can be interrupted in the middle, without a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepeatedWork {
+    /// The number of the register that has the address of the record.
+    pub record: u8,
+    /// Offset behind the instruction.
+    pub done_at: usize,
 }
 
 /// The part of a trampoline in which a thread may hold store locks. It does if a lock that it names has its record.

@@ -41,6 +41,7 @@ impl Builder<'_> {
             builder.switch_to_alias();
             builder.record_found(header);
             builder.commit();
+            builder.is_committed_here();
             builder.note_non_temporal(store);
             builder.reload_operands();
             builder.on_alias();
@@ -64,6 +65,7 @@ impl Builder<'_> {
             builder.lock(Extent::Fixed(store.len_bytes));
             builder.switch_to_alias();
             builder.commit();
+            builder.is_committed_here();
             builder.note_non_temporal(store);
             builder.on_alias();
             builder.unlock(WorkForm::Whole, Register::RAX);

@@ -78,6 +78,7 @@ impl Builder<'_> {
         self.lock(Extent::Register(SCRATCH));
         self.record_found_piece(element);
         self.commit();
+        self.is_committed_here();
         // From the record to the alias.
         self.load_alias(Register::RDI);
         self.asm
@@ -85,6 +86,7 @@ impl Builder<'_> {
         self.asm.rr(Code::Mov_r64_rm64, Register::RCX, PIECE);
         self.works_here();
         self.repeat(element, true);
+        self.repeated_work_ends();
         self.unlock(WorkForm::Repeated, Register::RAX);
         self.advance(element, copies, repeats);
         if repeats {

@@ -209,7 +209,7 @@ pub(crate) extern "C" fn stand_in(signal: i32, info: *mut c_void, context: *mut 
 
 fn call_handler(signal: usize, info: *mut c_void, context: *mut c_void, wished: TargetAction) {
     if host::attached() {
-        faults::leave_store_locks(&Frame::new(context));
+        faults::leave_store(&Frame::new(context));
     }
     if handler_stacks::must_move(context) {
         // SAFETY: the three are what the kernel passed to our handler for this signal, and nothing below is used

@@ -199,15 +199,15 @@ pub(crate) fn show_as_of_target(frame: &Frame, fault: &Info) {
     }
 }
 
-/// A handler of the target is about to run. If the thread holds store locks, its store is undone or completed and the locks
-/// are given back: the handler may store to the same bytes, wait for another thread, or never return.
-pub(crate) fn leave_store_locks(frame: &Frame) {
+/// A handler of the target is about to run, which may store to the same bytes, wait for another thread, or never return. If
+/// the thread was in the middle of a store, the store is undone or completed, and the store locks are given back.
+pub(crate) fn leave_store(frame: &Frame) {
     const ZERO_FLAG: u64 = 0x40;
     let Some(block) = threads::block() else {
         return;
     };
     let Some(record) = store_locks::held_record(block) else {
-        return;
+        return leave_unlocked_store(frame);
     };
     let at = frame.get(Greg::Rip);
     let found = SITES.with(|sites| sites.as_ref()?.locked_work_at(at));
@@ -225,6 +225,19 @@ pub(crate) fn leave_store_locks(frame: &Frame) {
     frame.set(Greg::Rip, start + work.released_at as u64);
 }
 
+/// A store without a lock whose record already says that it was made. A repeated one may have been made in part, and is
+/// completed; any other has not been made, and begins again.
+fn leave_unlocked_store(frame: &Frame) {
+    let at = frame.get(Greg::Rip);
+    let repeated = SITES.with(|sites| sites.as_ref()?.repeated_work_at(at));
+    if let Some((start, work)) = repeated {
+        append::complete(frame.register(work.record));
+        frame.set(Greg::Rip, start + work.done_at as u64);
+    } else if SITES.with(|sites| sites.as_ref().is_some_and(|sites| sites.is_committed(at))) {
+        undo_trampoline(frame);
+    }
+}
+
 /// If the target was interrupted in a trampoline: shows it the instruction and the registers that it
 /// would have had.
 fn undo_trampoline(frame: &Frame) {
@@ -240,7 +253,7 @@ fn undo_trampoline(frame: &Frame) {
         if let Some(record) = store_locks::held_record(block) {
             append::void(record);
             store_locks::release(block, record);
-        } else if sites.is_at_work(at) {
+        } else if sites.is_committed(at) || sites.is_at_work(at) {
             append::void_last();
         }
         for slot in slots {

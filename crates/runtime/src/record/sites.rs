@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use powerfail_patch::tactic::{CodeView, Plan, Tactic, Targets};
 use powerfail_patch::{
     Action, EmitError, Emitter, EmitterSettings, LockedWork, MAX_INSTRUCTION_LEN, MAX_SITE_LEN,
-    MAX_TRAMPOLINE_LEN, Means, Redirected, Site, StateMap, Turns, VolatileFlushes,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, RepeatedWork, Site, StateMap, Turns, VolatileFlushes,
 };
 use powerfail_protocol::message::{MessageKind, SiteTactic};
 use powerfail_protocol::shared::Mode;
@@ -76,6 +76,8 @@ struct Entry {
     states: StateMap,
     /// Offset in the trampoline of what writes to the alias.
     work_at: Option<usize>,
+    committed_at: Option<usize>,
+    repeated_work: Option<RepeatedWork>,
     locked_work: Option<LockedWork>,
     site: Site,
     /// A copy of the instruction, for memory in the window that is not a pool.
@@ -731,6 +733,8 @@ impl Sites {
                 len: settled.len,
                 states: trampoline.states,
                 work_at: trampoline.work_at,
+                committed_at: trampoline.committed_at,
+                repeated_work: trampoline.repeated_work,
                 locked_work: trampoline.locked_work,
                 site: *site,
                 original: None,
@@ -786,6 +790,28 @@ impl Sites {
         };
         let work_at = self.entries.get(site).and_then(|entry| entry.work_at);
         work_at.is_some_and(|work_at| address - start == work_at as u64)
+    }
+
+    /// Whether an address in a trampoline is at or before the store itself, and its record says that it was made.
+    pub(crate) fn is_committed(&self, address: u64) -> bool {
+        let Some((start, site)) = self.trampolines.range(..=address).next_back() else {
+            return false;
+        };
+        let Some(entry) = self.entries.get(site) else {
+            return false;
+        };
+        let (Some(committed_at), Some(work_at)) = (entry.committed_at, entry.work_at) else {
+            return false;
+        };
+        (committed_at..=work_at).contains(&((address - start) as usize))
+    }
+
+    /// If an address in a trampoline is that of a store that can be interrupted in the middle: where the trampoline
+    /// begins, and how to finish the store.
+    pub(crate) fn repeated_work_at(&self, address: u64) -> Option<(u64, RepeatedWork)> {
+        let (start, site) = self.trampolines.range(..=address).next_back()?;
+        let repeated_work = self.entries.get(site)?.repeated_work?;
+        self.is_at_work(address).then_some((*start, repeated_work))
     }
 
     /// If an address lies in a trampoline that takes store locks: where that begins, and how it uses them.
