@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use powerfail_finding::Finding;
 use powerfail_model::{Domain, EventIndex};
-use powerfail_oracle::{Oracle, OracleSettings};
+use powerfail_oracle::{Isolation, Oracle, OracleSettings};
 use powerfail_trace::{DIRECTORY_NOTE, Trace};
 
 use crate::crash::{Crashed, crash};
@@ -88,20 +88,8 @@ impl<'t> Checker<'t> {
             }
         }
         let mut runner = self.runner_of(&oracle)?;
-        let mut crashed = crash(self.trace, &options, &lint, &mut runner, observer)?;
-        if let Some(isolation) = runner.isolation() {
-            let reasons = isolation.reasons.iter();
-            let notes = reasons.map(|reason| format!("recovery is not fully isolated: {reason}"));
-            crashed.notes.extend(notes);
-        }
-        let Crashed {
-            findings,
-            totals,
-            notes,
-            ..
-        } = &mut crashed;
-        FreshName::of(self.trace).hide_in(findings, totals, notes);
-        Ok(crashed)
+        let crashed = crash(self.trace, &options, &lint, &mut runner, observer)?;
+        Ok(self.finished(crashed, runner.isolation()))
     }
 
     /// The trees of the trace, if these are crashed and not only pools: the workload maps none, or it also writes other
@@ -140,12 +128,15 @@ impl<'t> Checker<'t> {
             &mut runner,
             places,
             observer,
-        );
-        let mut crashed = crashed?;
-        if let Some(isolation) = runner.isolation() {
-            let reasons = isolation.reasons.iter();
-            let notes = reasons.map(|reason| format!("recovery is not fully isolated: {reason}"));
-            crashed.notes.extend(notes);
+        )?;
+        Ok(self.finished(crashed, runner.isolation()))
+    }
+
+    /// Adds how recovery was isolated, and hides random names.
+    fn finished(&self, mut crashed: Crashed, isolation: Option<&Isolation>) -> Crashed {
+        for reason in isolation.iter().flat_map(|isolation| &isolation.reasons) {
+            let note = format!("recovery is not fully isolated: {reason}");
+            crashed.notes.push(note);
         }
         let Crashed {
             findings,
@@ -154,7 +145,7 @@ impl<'t> Checker<'t> {
             ..
         } = &mut crashed;
         FreshName::of(self.trace).hide_in(findings, totals, notes);
-        Ok(crashed)
+        crashed
     }
 
     pub(crate) fn tree_runner<'r>(

@@ -543,22 +543,9 @@ impl<'t> Runner<'t> {
         is_interrupted: &dyn Fn() -> bool,
         run: impl FnOnce(&mut Slot) -> Result<Vec<T>, OracleError> + Send,
     ) -> Result<Vec<T>, CheckError> {
-        let recovery = &mut self.recoveries[0];
-        let kill_handle = recovery.kill_handle();
-        let (sender, answers) = mpsc::channel();
-        let verdicts = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                // The receiver is gone only after an interruption.
-                let _ = sender.send(run(recovery));
-            });
-            let answer = answer_unless_interrupted(&answers, is_interrupted);
-            if matches!(answer, Err(CheckError::Interrupted)) {
-                kill_handle.kill();
-            }
-            answer
-        })??;
+        let ran = run_in(&mut self.recoveries[0], is_interrupted, run)?;
         self.note_suspects();
-        Ok(verdicts)
+        Ok(ran)
     }
 
     /// Runs recovery on an image. Returns the verdict, and bytes of a pool as recovery left them, if they exist.
@@ -714,8 +701,30 @@ pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &Survival) -> Option<Cr
     }
 }
 
+/// Runs something in a slot. An interruption kills the recovery.
+pub(crate) fn run_in<T: Send>(
+    slot: &mut Slot,
+    is_interrupted: &dyn Fn() -> bool,
+    run: impl FnOnce(&mut Slot) -> Result<T, OracleError> + Send,
+) -> Result<T, CheckError> {
+    let kill_handle = slot.kill_handle();
+    let (sender, answers) = mpsc::channel();
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // The receiver is gone only after an interruption.
+            let _ = sender.send(run(slot));
+        });
+        let answer = answer_unless_interrupted(&answers, is_interrupted);
+        if matches!(answer, Err(CheckError::Interrupted)) {
+            kill_handle.kill();
+        }
+        answer
+    })??;
+    Ok(ran)
+}
+
 /// Keeps the lines that look like failures: the least of each word, whatever the order of runs.
-fn note_suspects(known: &mut BTreeMap<String, String>, suspects: Vec<SuspectLine>) {
+pub(crate) fn note_suspects(known: &mut BTreeMap<String, String>, suspects: Vec<SuspectLine>) {
     for suspect in suspects {
         let least = known
             .entry(suspect.word)

@@ -292,7 +292,7 @@ fn groups<'a>(
             continue;
         };
         let it = operations[place];
-        let role = node_of(it.operation).map(role_of).unwrap_or_default();
+        let role = it.operation.node().map(role_of).unwrap_or_default();
         let key = (it.stack, kind_of(it.operation), role);
         groups.entry(key).or_default().push(it);
     }
@@ -309,28 +309,6 @@ const fn kind_of(operation: &Operation) -> u8 {
         Operation::Write { .. } => 5,
         Operation::Truncate { .. } => 6,
         _ => 7,
-    }
-}
-
-/// The node that an operation is about.
-const fn node_of(operation: &Operation) -> Option<NodeId> {
-    match operation {
-        Operation::Create { node, .. }
-        | Operation::Link { node, .. }
-        | Operation::Unlink { node, .. }
-        | Operation::Rename { node, .. }
-        | Operation::Write { node, .. }
-        | Operation::Truncate { node, .. }
-        | Operation::Allocate { node, .. }
-        | Operation::Zero { node, .. }
-        | Operation::PunchHole { node, .. }
-        | Operation::CollapseRange { node, .. }
-        | Operation::InsertRange { node, .. }
-        | Operation::SyncFile { node, .. }
-        | Operation::SyncRange { node, .. }
-        | Operation::Close { node } => Some(*node),
-        Operation::Exchange { first_node, .. } => Some(*first_node),
-        Operation::SyncFileSystem => None,
     }
 }
 

@@ -13,7 +13,7 @@ use super::engine::TreeEngine;
 use super::minimal::Minimal;
 use super::prefix::symptom_words;
 use super::runner::TreeTrial;
-use super::words::{directories, in_sentence, noun, short, subject};
+use super::words::{directories, in_sentence, noun, short};
 use crate::error::CheckError;
 use crate::places::{Places, hex_prefix};
 use crate::symptom::Symptom;
@@ -50,7 +50,10 @@ impl TreeEngine<'_, '_> {
         };
         let mut place = places.of_event(role, EventIndex(traced.index.0))?;
         place.operation = Some(noun(&traced.operation));
-        let path = subject(&traced.operation).and_then(|node| self.recording.path_of(node, at));
+        let path = traced
+            .operation
+            .node()
+            .and_then(|node| self.recording.path_of(node, at));
         place.pool = path.map(|path| path.display().to_string());
         place.pool_offset = None;
         if let Operation::Write { range, .. } = &traced.operation {
@@ -163,7 +166,7 @@ impl TreeEngine<'_, '_> {
         let is_write = matches!(lost, Operation::Write { .. });
         match survivor {
             Some(Operation::Rename { node, .. } | Operation::Link { node, .. })
-                if subject(lost) == Some(*node) && !lost.is_namespace() =>
+                if lost.node() == Some(*node) && !lost.is_namespace() =>
             {
                 Code::NamedBeforeSynced
             }
@@ -330,7 +333,7 @@ impl TreeEngine<'_, '_> {
             is_directory,
         };
         let mut candidates: Vec<Vec<Insertion>> = Vec::new();
-        let file = subject(&operation);
+        let file = operation.node();
         let directories = directories(&operation);
         if operation.is_namespace() {
             if let Some(directory) = directories.first() {

@@ -335,7 +335,7 @@ fn key_of(
     roles: &BTreeMap<NodeId, String>,
 ) -> LostKey {
     let operation = engine.recording.operation(index);
-    let node = operation.and_then(|it| super::words::subject(&it.operation));
+    let node = operation.and_then(|it| it.operation.node());
     let role = node.and_then(|node| roles.get(&node)).cloned();
     let kind = operation.map(|it| super::words::noun(&it.operation));
     let kind = kind.unwrap_or_default();

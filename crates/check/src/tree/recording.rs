@@ -12,7 +12,7 @@ use powerfail_model::EventIndex;
 use powerfail_model::files::{Difference, InitialTree, NodeId, Operation, OperationIndex, Source};
 use powerfail_trace::{Body, FileOperation, FileOperations, StackId, Trace};
 
-use super::words::{role_of, subject};
+use super::words::role_of;
 use crate::error::CheckError;
 use crate::reading::WatchedRecords;
 
@@ -109,7 +109,10 @@ impl TreeRecording {
         self.operations.iter().any(|it| {
             let changes =
                 !it.operation.is_sync() && !matches!(it.operation, Operation::Close { .. });
-            let is_mapped = subject(&it.operation).is_some_and(|node| self.mapped.contains(&node));
+            let is_mapped = it
+                .operation
+                .node()
+                .is_some_and(|node| self.mapped.contains(&node));
             changes && !is_mapped
         })
     }

@@ -14,7 +14,7 @@ use powerfail_oracle::{
 
 use super::recording::TreeRecording;
 use crate::error::CheckError;
-use crate::runner::{answer_unless_interrupted, kill};
+use crate::runner::{answer_unless_interrupted, kill, note_suspects, run_in};
 
 /// A crashed tree to try.
 #[derive(Clone, Debug, Default)]
@@ -256,33 +256,14 @@ impl<'r> TreeRunner<'r> {
         is_interrupted: &dyn Fn() -> bool,
         run: impl FnOnce(&mut Slot) -> Result<Vec<T>, OracleError> + Send,
     ) -> Result<Vec<T>, CheckError> {
-        let recovery = &mut self.workers[0].recovery;
-        let kill_handle = recovery.kill_handle();
-        let (sender, answers) = mpsc::channel();
-        let ran = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                // The receiver is gone only after an interruption.
-                let _ = sender.send(run(recovery));
-            });
-            let answer = answer_unless_interrupted(&answers, is_interrupted);
-            if matches!(answer, Err(CheckError::Interrupted)) {
-                kill_handle.kill();
-            }
-            answer
-        })??;
+        let ran = run_in(&mut self.workers[0].recovery, is_interrupted, run)?;
         self.note_suspects();
         Ok(ran)
     }
 
     fn note_suspects(&mut self) {
         for worker in &mut self.workers {
-            for suspect in worker.recovery.take_suspects() {
-                let known = self.suspects.entry(suspect.word);
-                let known = known.or_insert_with(|| suspect.line.clone());
-                if suspect.line < *known {
-                    *known = suspect.line;
-                }
-            }
+            note_suspects(&mut self.suspects, worker.recovery.take_suspects());
         }
     }
 }

@@ -48,7 +48,10 @@ pub(super) fn in_sentence(recording: &TreeRecording, place: usize) -> String {
         return "the end of the program".to_owned();
     };
     let noun = noun(&traced.operation);
-    let file = subject(&traced.operation).and_then(|node| recording.path_of(node, place));
+    let file = traced
+        .operation
+        .node()
+        .and_then(|node| recording.path_of(node, place));
     match (file, &traced.operation) {
         (Some(path), Operation::Write { .. } | Operation::SyncFile { .. }) => {
             let preposition = match traced.operation {
@@ -68,28 +71,6 @@ pub(super) fn in_sentence(recording: &TreeRecording, place: usize) -> String {
             )
         }
         _ => format!("the {noun}"),
-    }
-}
-
-/// The node that an operation changes.
-pub(super) const fn subject(operation: &Operation) -> Option<NodeId> {
-    match operation {
-        Operation::Create { node, .. }
-        | Operation::Link { node, .. }
-        | Operation::Unlink { node, .. }
-        | Operation::Rename { node, .. }
-        | Operation::Write { node, .. }
-        | Operation::Truncate { node, .. }
-        | Operation::Allocate { node, .. }
-        | Operation::Zero { node, .. }
-        | Operation::PunchHole { node, .. }
-        | Operation::CollapseRange { node, .. }
-        | Operation::InsertRange { node, .. }
-        | Operation::SyncFile { node, .. }
-        | Operation::SyncRange { node, .. }
-        | Operation::Close { node } => Some(*node),
-        Operation::Exchange { first_node, .. } => Some(*first_node),
-        Operation::SyncFileSystem => None,
     }
 }
 

@@ -175,6 +175,28 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// The node that it is about: of an exchange the first one, of a sync of the file system none.
+    pub const fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Create { node, .. }
+            | Self::Link { node, .. }
+            | Self::Unlink { node, .. }
+            | Self::Rename { node, .. }
+            | Self::Write { node, .. }
+            | Self::Truncate { node, .. }
+            | Self::Allocate { node, .. }
+            | Self::Zero { node, .. }
+            | Self::PunchHole { node, .. }
+            | Self::CollapseRange { node, .. }
+            | Self::InsertRange { node, .. }
+            | Self::SyncFile { node, .. }
+            | Self::SyncRange { node, .. }
+            | Self::Close { node } => Some(*node),
+            Self::Exchange { first_node, .. } => Some(*first_node),
+            Self::SyncFileSystem => None,
+        }
+    }
+
     /// Whether it makes something durable, or would if something were not.
     pub const fn is_sync(&self) -> bool {
         matches!(
