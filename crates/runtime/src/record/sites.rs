@@ -6,6 +6,9 @@
 //! are read.
 #![allow(unsafe_code, reason = "reads the code of the target")]
 
+mod interrupted;
+mod system_calls;
+
 use core::sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +17,11 @@ use powerfail_patch::{
     Action, EmitError, Emitter, EmitterSettings, LockedWork, MAX_INSTRUCTION_LEN, MAX_SITE_LEN,
     MAX_TRAMPOLINE_LEN, Means, Redirected, RepeatedWork, Site, StateMap, Turns, VolatileFlushes,
 };
+use powerfail_protocol::SiteId;
 use powerfail_protocol::message::{MessageKind, SiteTactic};
 use powerfail_protocol::shared::Mode;
-use powerfail_protocol::{ScratchSlot, SiteId};
 
+use self::system_calls::{SYSCALL, may_have_system_calls};
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
 use crate::patching::modules::{self, Description, Function, LoadedModule, Modules};
@@ -29,8 +33,6 @@ use crate::record::window::window;
 use crate::record::{call_stacks, generated_code, schedule, threads};
 use crate::{fuzz, host};
 
-/// The instruction `syscall`.
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// No more loads are patched: threads are not scheduled at those of a program that has so many.
 const LOADS_MAX: usize = 1 << 16;
 /// For how many claims of bytes by patches there is room from the beginning.
@@ -239,48 +241,6 @@ impl Sites {
         }
         self.patch_silent(silent);
         self.patch_loads(from, to);
-    }
-
-    /// The functions among those of a module whose system calls concern us.
-    fn callers_among(&self, functions: &[Function], from: u64, to: u64) -> Vec<Function> {
-        let mut callers = Vec::new();
-        for address in &self.system_callers {
-            let holds = |function: &&Function| (function.start..function.end).contains(address);
-            match functions.iter().find(holds) {
-                Some(function) if !callers.contains(function) => callers.push(*function),
-                None if (from..to).contains(address) => host::warn(
-                    "a function of the C library has no unwind entry; its system calls are not recorded",
-                ),
-                _ => {}
-            }
-        }
-        callers
-    }
-
-    /// Puts breakpoints at the system calls in functions.
-    fn sweep_system_calls(&mut self, functions: &[Function]) {
-        for function in functions {
-            // SAFETY: functions of loaded modules are readable.
-            let bytes = unsafe { code::view(function.start, function.end - function.start) };
-            if !may_have_system_calls(bytes) {
-                continue;
-            }
-            let mut found = Vec::new();
-            let classifier = &mut self.patcher.classifier;
-            let layout = FunctionLayout::of(classifier, *function, bytes, |scanned| {
-                if scanned.is_system_call {
-                    found.push(scanned.address);
-                }
-            });
-            // Behind a breakpoint, other instructions would be decoded.
-            if !found.is_empty() {
-                let known = self.patcher.functions.entry(function.start);
-                known.or_insert(layout);
-            }
-            for address in found {
-                self.break_at_system_call(address);
-            }
-        }
     }
 
     /// Warns if a module has code without an unwind table in which something would have to be recorded. Data among code
@@ -554,46 +514,6 @@ impl Sites {
         self.modules.description_at(address)
     }
 
-    fn break_at_system_call(&mut self, address: u64) {
-        if self.system_calls.contains(&address) {
-            return;
-        }
-        let claims = &mut self.patcher.claims;
-        let is_used = claims.owner(address).is_some() || claims.dependant(address).is_some();
-        if is_used {
-            host::warn(&format!(
-                "the system call at {address:#x} lies inside a patch and is not recorded"
-            ));
-            return;
-        }
-        claims.keep(address, address + SYSCALL.len() as u64);
-        self.system_calls.insert(address);
-        code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
-    }
-
-    /// A copy of a `syscall` instruction in whose place a breakpoint is, with a jump back.
-    pub(crate) fn system_call_copy(&mut self, address: u64) -> Option<u64> {
-        const JUMP: u8 = 0xe9;
-        if let Some(copy) = self.system_call_copies.get(&address) {
-            return Some(*copy);
-        }
-        let len = 7;
-        let place = self.patcher.place_near(address, len)?;
-        let distance = (address + 2).wrapping_sub(place + len) as i32;
-        let mut copy = [0; 7];
-        copy[..2].copy_from_slice(&SYSCALL);
-        copy[2] = JUMP;
-        copy[3..].copy_from_slice(&distance.to_le_bytes());
-        self.patcher.write(place, len, &copy);
-        self.system_call_copies.insert(address, place);
-        Some(place)
-    }
-
-    /// Whether a breakpoint stands for a system call.
-    pub(crate) fn is_system_call(&self, address: u64) -> bool {
-        self.system_calls.contains(&address)
-    }
-
     /// The trampoline of a store that faulted, made if need be.
     pub(crate) fn trampoline_of(&mut self, address: u64) -> Result<u64, Refused> {
         if let Some(entry) = self.entries.get(&address) {
@@ -759,18 +679,6 @@ impl Sites {
         site.is_silent() && self.system_modules.iter().any(holds)
     }
 
-    /// If an address lies in a trampoline: the instruction it stands for, and the slots in which
-    /// the target's registers are.
-    pub(crate) fn inside_trampoline(
-        &self,
-        address: u64,
-    ) -> Option<(u64, impl Iterator<Item = ScratchSlot> + use<>)> {
-        let (start, site) = self.trampolines.range(..=address).next_back()?;
-        let entry = self.entries.get(site)?;
-        let offset = address - start;
-        (offset < entry.len).then(|| (*site, entry.states.slots_at(offset as usize)))
-    }
-
     /// A copy of an instruction that has a trampoline, as it was, with a jump back.
     pub(crate) fn original_at(&mut self, address: u64) -> Option<u64> {
         let entry = self.entries.get(&address)?;
@@ -781,45 +689,6 @@ impl Sites {
         let place = self.patcher.copy_of(&instruction)?;
         self.entries.get_mut(&address)?.original = Some(place);
         Some(place)
-    }
-
-    /// Whether an address in a trampoline is that of the store itself: its record is complete.
-    pub(crate) fn is_at_work(&self, address: u64) -> bool {
-        let Some((start, site)) = self.trampolines.range(..=address).next_back() else {
-            return false;
-        };
-        let work_at = self.entries.get(site).and_then(|entry| entry.work_at);
-        work_at.is_some_and(|work_at| address - start == work_at as u64)
-    }
-
-    /// Whether an address in a trampoline is at or before the store itself, and its record says that it was made.
-    pub(crate) fn is_committed(&self, address: u64) -> bool {
-        let Some((start, site)) = self.trampolines.range(..=address).next_back() else {
-            return false;
-        };
-        let Some(entry) = self.entries.get(site) else {
-            return false;
-        };
-        let (Some(committed_at), Some(work_at)) = (entry.committed_at, entry.work_at) else {
-            return false;
-        };
-        (committed_at..=work_at).contains(&((address - start) as usize))
-    }
-
-    /// If an address in a trampoline is that of a store that can be interrupted in the middle: where the trampoline
-    /// begins, and how to finish the store.
-    pub(crate) fn repeated_work_at(&self, address: u64) -> Option<(u64, RepeatedWork)> {
-        let (start, site) = self.trampolines.range(..=address).next_back()?;
-        let repeated_work = self.entries.get(site)?.repeated_work?;
-        self.is_at_work(address).then_some((*start, repeated_work))
-    }
-
-    /// If an address lies in a trampoline that takes store locks: where that begins, and how it uses them.
-    pub(crate) fn locked_work_at(&self, address: u64) -> Option<(u64, LockedWork)> {
-        let (start, site) = self.trampolines.range(..=address).next_back()?;
-        let entry = self.entries.get(site)?;
-        let is_inside = address - start < entry.len;
-        Some((*start, entry.locked_work.filter(|_| is_inside)?))
     }
 
     /// Where to go on from a breakpoint at an address, if it is one of ours.
@@ -935,11 +804,6 @@ fn tactic_of(plan: Option<&Plan>) -> SiteTactic {
         Some(Tactic::SuccessorEviction | Tactic::NeighbourEviction) => SiteTactic::Eviction,
         Some(Tactic::Breakpoint | Tactic::Fault) | None => SiteTactic::Trap,
     }
-}
-
-/// Whether any of these bytes could be a `syscall` instruction.
-fn may_have_system_calls(bytes: &[u8]) -> bool {
-    bytes.windows(SYSCALL.len()).any(|pair| pair == SYSCALL)
 }
 
 /// Whether any of these bytes could belong to a flush, a fence, a locked operation or a client request.
