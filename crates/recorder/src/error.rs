@@ -42,6 +42,14 @@ pub enum RecordError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A directory that is to be recorded cannot be read.
+    #[error("cannot read the directory {}", path.display())]
+    Tree {
+        /// As it was given.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// The operating system refused something.
     #[error("cannot {action}")]
     System {

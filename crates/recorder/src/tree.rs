@@ -72,8 +72,14 @@ impl Trees {
         writer: &mut TraceWriter<File>,
         path: &Path,
     ) -> Result<(), RecordError> {
-        let failed = |error| RecordError::system("read the directory of the tree", error);
+        let failed = |source| RecordError::Tree {
+            path: path.to_owned(),
+            source,
+        };
         let path = path.canonicalize().map_err(failed)?;
+        if !path.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
         if self.contains(&path) {
             return Ok(());
         }

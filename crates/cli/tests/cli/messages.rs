@@ -63,6 +63,8 @@ const COMMANDS: &[&str] = &[
     "powerfail record -o out.trace -- ./text",
     "powerfail record -o /does/not/exist/trace -- /bin/true",
     "powerfail check --out out -- ./missing",
+    "powerfail check --out out --tree missing -- /bin/true",
+    "powerfail check --out out --tree text -- /bin/true",
     // Configuration files.
     "cd unknown-key && powerfail check -- /bin/true",
     "cd wrong-type && powerfail check -- /bin/true",
