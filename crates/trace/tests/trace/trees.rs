@@ -1,10 +1,8 @@
 //! Replaying the operations over the initial tree gives the final tree, but only if nothing is wrong.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::{file_operations, meta, pool, thread};
+use crate::common::{file_operations, meta, pool, thread};
 use powerfail_model::files::{ByteRange, Name, NodeId, NodeKind, Operation};
 use powerfail_model::{Event, EventIndex, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex};
 use powerfail_trace::tree_replay::{TreeDifference, TreeReplay, replay_trees, replay_trees_within};

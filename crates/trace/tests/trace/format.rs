@@ -1,8 +1,6 @@
 //! The bytes of a version do not change: a committed trace is read and written identically.
 
-mod common;
-
-use common::{
+use crate::common::{
     append, define_small, final_small, memory_records, meta, records_from, small_records,
 };
 use powerfail_trace::{

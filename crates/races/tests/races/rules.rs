@@ -1,10 +1,7 @@
 //! The rules of cross-failure analysis on hand-made traces: the examples of the paper, and one trace for each
 //! rule.
 
-#[path = "../../lint/tests/common/mod.rs"]
-mod common;
-
-use common::{Script, place};
+use crate::common::{Script, place};
 use powerfail_model::{Domain, EventIndex, FlushKind, PoolIndex, PoolOffset, Rules};
 use powerfail_races::{
     CommitVariable, Judgement, NotDurable, Persistence, PoolRange, Shadow, ShadowOptions,

@@ -1,9 +1,7 @@
 //! Each rule: the bug is found at its line, and the repaired twin has no finding. Flushes and fences that are of no use
 //! have a file of their own, `useless.rs`.
 
-mod common;
-
-use common::{
+use crate::common::{
     Found, POOL_ADDRESS, POOL_BYTES, Script, found, found_under, hits, place, script, summary,
 };
 use powerfail_finding::{Code, Role};
@@ -600,7 +598,10 @@ fn under_pagecache_syncs_are_the_flushes() {
 fn the_same_bug_is_one_hit_with_a_count() {
     let mut script = script();
     for round in 0..3 {
-        script.stack(&[(common::PROGRAM, 10), (common::PROGRAM, 90 + round)]);
+        script.stack(&[
+            (crate::common::PROGRAM, 10),
+            (crate::common::PROGRAM, 90 + round),
+        ]);
         script
             .store(round * 64, 1)
             .persist(round * 64)

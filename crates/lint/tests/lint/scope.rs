@@ -1,8 +1,6 @@
 //! Events that annotations exclude from the lint.
 
-mod common;
-
-use common::{Script, summary};
+use crate::common::{Script, summary};
 use powerfail_finding::Code;
 use powerfail_lint::{LintOptions, NoSymbols, lint};
 use powerfail_trace::Annotation;

@@ -1,11 +1,9 @@
 //! A second, naive implementation of the rules in `docs/reference/findings`: it answers every question by a pass over
 //! the whole trace. Shares no code with the lint.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{POOL_ADDRESS, POOL_BYTES, Script, hits, summary};
+use crate::common::{POOL_ADDRESS, POOL_BYTES, Script, hits, summary};
 use powerfail_finding::Code;
 use powerfail_lint::LintOptions;
 use powerfail_model::{Domain, Event, FenceKind, FlushKind, StoreKind};

@@ -1,8 +1,6 @@
 //! Flushes and fences that are of no use: which are found, and what is said about those that some execution needs.
 
-mod common;
-
-use common::{Script, found, hits, hits_with, script, summary};
+use crate::common::{Script, found, hits, hits_with, script, summary};
 use powerfail_finding::Code;
 use powerfail_lint::{Business, Caution, LineNumber, LintOptions, Symbols};
 use powerfail_model::{Event, FenceKind};
@@ -172,9 +170,9 @@ fn a_redundant_flush_with_its_fence_is_one_finding() {
 
 #[test]
 fn a_helper_is_to_blame_for_its_callers_only_if_it_is_always_useless() {
-    const HELPER: (u32, u64) = (common::PROGRAM, 50);
-    const MAIN: (u32, u64) = (common::PROGRAM, 1);
-    let called = |line| [HELPER, (common::PROGRAM, line), MAIN];
+    const HELPER: (u32, u64) = (crate::common::PROGRAM, 50);
+    const MAIN: (u32, u64) = (crate::common::PROGRAM, 1);
+    let called = |line| [HELPER, (crate::common::PROGRAM, line), MAIN];
     let trace = script()
         .line(10)
         .store(0, 1)
@@ -307,9 +305,15 @@ fn a_useless_flush_may_come_with_a_fence_that_is_needed() {
 /// A function stores and calls another one, which stores beside it and flushes what it has stored itself.
 #[test]
 fn a_flush_for_other_code_does_not_make_ones_own_redundant() {
-    let main = (common::PROGRAM, 1);
-    let outer = |line| [(common::PROGRAM, line), main];
-    let inner = |line| [(common::PROGRAM, line), (common::PROGRAM, 25), main];
+    let main = (crate::common::PROGRAM, 1);
+    let outer = |line| [(crate::common::PROGRAM, line), main];
+    let inner = |line| {
+        [
+            (crate::common::PROGRAM, line),
+            (crate::common::PROGRAM, 25),
+            main,
+        ]
+    };
     let beside = |script: &mut Script| {
         script.stack(&outer(20)).store(8, 1);
         script.stack(&inner(30)).store(0, 1);

@@ -1,8 +1,6 @@
 //! Replaying the stores over the initial image gives the final image, but only if nothing is wrong.
 
-mod common;
-
-use common::{meta, pool, thread};
+use crate::common::{meta, pool, thread};
 use powerfail_model::{Event, Place, PoolIndex, PoolOffset, StoreKind};
 use powerfail_trace::replay::{PoolReplay, replay, replay_within};
 use powerfail_trace::{

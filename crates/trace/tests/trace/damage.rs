@@ -1,8 +1,6 @@
 //! Whatever happens to the bytes of a trace: a typed error, or exactly the remaining records.
 
-mod common;
-
-use common::{Owned, OwnedBody, records_from, small_trace};
+use crate::common::{Owned, OwnedBody, records_from, small_trace};
 use powerfail_model::StoreKind;
 use powerfail_trace::{
     BlockKind, Completeness, Compression, FORMAT_MAJOR, Statistics, Trace, TraceError, TraceWriter,
@@ -174,16 +172,16 @@ fn zeros_that_begin_within_a_block_cost_that_block_only() {
         compression: Compression::None,
         ..WriterOptions::default()
     };
-    let mut writer = TraceWriter::new(&mut bytes, &common::meta(), options).expect("memory");
-    common::define_small(&mut writer);
+    let mut writer = TraceWriter::new(&mut bytes, &crate::common::meta(), options).expect("memory");
+    crate::common::define_small(&mut writer);
     let record = Owned {
         thread: 0,
         stack: 0,
         body: OwnedBody::Store(StoreKind::Plain, 0, 64, vec![0xab; 3000]),
     };
-    common::append(&mut writer, &record);
+    crate::common::append(&mut writer, &record);
     writer.flush_block().expect("memory");
-    common::append(&mut writer, &record);
+    crate::common::append(&mut writer, &record);
     writer.flush_block().expect("memory");
     drop(writer);
     let whole = Trace::from_bytes(bytes.clone()).expect("readable");
@@ -432,13 +430,17 @@ fn a_writer_that_fails_stays_failed() {
         }
     }
     let room = std::cell::Cell::new(10_000);
-    let mut writer = TraceWriter::new(Full(&room), &common::meta(), WriterOptions::default())
-        .expect("the start fits");
-    common::define_small(&mut writer);
+    let mut writer = TraceWriter::new(
+        Full(&room),
+        &crate::common::meta(),
+        WriterOptions::default(),
+    )
+    .expect("the start fits");
+    crate::common::define_small(&mut writer);
     room.set(10);
     assert!(matches!(writer.flush_block(), Err(TraceError::Io(_))));
-    for record in common::small_records() {
-        common::append(&mut writer, &record);
+    for record in crate::common::small_records() {
+        crate::common::append(&mut writer, &record);
     }
     assert!(matches!(
         writer.flush_block(),

@@ -1,10 +1,10 @@
 //! Written records are read back: in order, from any position, and block by block.
 
-mod common;
-
 use std::thread;
 
-use common::{Owned, OwnedBody, append, file_operations, frame, meta, module, pool, records_from};
+use crate::common::{
+    Owned, OwnedBody, append, file_operations, frame, meta, module, pool, records_from,
+};
 use powerfail_model::{
     Event, EventIndex, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
@@ -136,7 +136,7 @@ fn write(records: &[Owned], options: WriterOptions) -> Vec<u8> {
     }
     for os_id in 0..THREADS {
         writer
-            .define_thread(&common::thread(os_id))
+            .define_thread(&crate::common::thread(os_id))
             .expect("the thread is good");
     }
     for address in 0..u64::from(STACKS) {
@@ -272,7 +272,7 @@ fn definitions_come_back() {
     ];
     let modules = [module("/bin/map"), module("/lib/libpmem.so")];
     let threads = [
-        common::thread(7),
+        crate::common::thread(7),
         Thread {
             os_id: u32::MAX,
             name: Some(b"worker\xff".to_vec()),
@@ -371,7 +371,9 @@ fn what_is_not_defined_cannot_be_written() {
         StackId::NONE,
         fence
     )));
-    let thread = writer.define_thread(&common::thread(1)).expect("good");
+    let thread = writer
+        .define_thread(&crate::common::thread(1))
+        .expect("good");
     assert!(undefined(writer.append(thread, StackId(1), fence)));
     let flush = Body::Pm(Event::Flush {
         kind: FlushKind::Clwb,
@@ -419,7 +421,9 @@ fn a_store_of_the_longest_payload_is_whole_and_a_longer_one_is_split_at_pages() 
     let mut writer = TraceWriter::new(&mut file, &meta(), WriterOptions::default())
         .expect("memory does not fail");
     writer.define_pool(&pool("one", 1 << 30)).expect("good");
-    let thread = writer.define_thread(&common::thread(1)).expect("good");
+    let thread = writer
+        .define_thread(&crate::common::thread(1))
+        .expect("good");
     let whole = bytes_of(MAX_PAYLOAD_BYTES);
     let long = bytes_of(2 * MAX_PAYLOAD_BYTES + 12_345);
     for bytes in [&whole, &long] {

@@ -1,8 +1,6 @@
 //! Internal flushes of trusted libraries are not reported; flushes that the user requests from them are.
 
-mod common;
-
-use common::{LIBC, LIBPMEM, LIBPMEMOBJ, PROGRAM, Script, hits_with, summary};
+use crate::common::{LIBC, LIBPMEM, LIBPMEMOBJ, PROGRAM, Script, hits_with, summary};
 use powerfail_finding::Code;
 use powerfail_lint::{Business, LintOptions, Standing, Symbols, Trust};
 use powerfail_trace::{Frame, ModuleIndex};

@@ -1,9 +1,6 @@
 //! Stores with ordering before and after them.
 
-#[path = "../../lint/tests/common/mod.rs"]
-mod common;
-
-use common::Script;
+use crate::common::Script;
 use powerfail_model::{Domain, EventIndex, Rules, StoreKind};
 use powerfail_races::{Candidate, Candidates};
 use powerfail_trace::Trace;

@@ -1,8 +1,6 @@
 //! Stores that depend on the flush of a neighbour (PF0604), or are flushed late (PF0605), on hand-made traces.
 
-mod common;
-
-use common::{Found, LIBPMEMOBJ, PROGRAM, Script, hits, script, summary};
+use crate::common::{Found, LIBPMEMOBJ, PROGRAM, Script, hits, script, summary};
 use powerfail_finding::Code;
 use powerfail_lint::LintOptions;
 use powerfail_trace::Annotation;

@@ -1,8 +1,6 @@
 //! Client requests of pmemcheck: they act as flushes and fences, and cause no findings themselves.
 
-mod common;
-
-use common::{Script, hits, summary};
+use crate::common::{Script, hits, summary};
 use powerfail_finding::Code;
 use powerfail_lint::LintOptions;
 use powerfail_model::{Event, FenceKind, PoolIndex};

@@ -2,10 +2,7 @@
 //! question by a pass over the whole trace. It has no time stamps, only the order of events. Shares no code with the
 //! shadow.
 
-#[path = "../../lint/tests/common/mod.rs"]
-mod common;
-
-use common::{POOL_BYTES, Script};
+use crate::common::{POOL_BYTES, Script};
 use powerfail_model::{
     Domain, Event, EventIndex, FenceKind, FlushKind, Frontier, LineId, LineIndex, PoolIndex,
     PoolOffset, Rules, SparseImage, StoreKind,

@@ -1,12 +1,10 @@
 //! A writer that is killed leaves a trace that is readable up to its last complete block.
 
-mod common;
-
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use common::{Owned, OwnedBody, append, define_small, meta, records_from};
+use crate::common::{Owned, OwnedBody, append, define_small, meta, records_from};
 use powerfail_model::StoreKind;
 use powerfail_trace::{Completeness, Trace, TraceWriter, WriterOptions};
 
@@ -52,7 +50,7 @@ fn a_killed_writer_leaves_a_readable_trace() {
     let mut child = Command::new(std::env::current_exe().expect("this program has a path"))
         .args([
             "--exact",
-            "a_killed_writer_leaves_a_readable_trace",
+            "interrupted::a_killed_writer_leaves_a_readable_trace",
             "--nocapture",
         ])
         .env(PATH_VARIABLE, file.path())
@@ -90,7 +88,9 @@ fn definitions_come_before_the_records_that_use_them() {
     define_small(&mut writer);
     append(&mut writer, &record(0));
     writer.flush_block().expect("memory does not fail");
-    let thread = writer.define_thread(&common::thread(300)).expect("good");
+    let thread = writer
+        .define_thread(&crate::common::thread(300))
+        .expect("good");
     let late = Owned {
         thread: thread.0,
         ..record(1)

@@ -1,9 +1,7 @@
 //! The rules about transactions, on made-up records: the bug is found at its line, and the repaired twin has no
 //! finding.
 
-mod common;
-
-use common::{LIBPMEM, LIBPMEMOBJ, PROGRAM, Script, hits, summary};
+use crate::common::{LIBPMEM, LIBPMEMOBJ, PROGRAM, Script, hits, summary};
 use powerfail_finding::{Code, Role};
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_protocol::mark;
@@ -313,7 +311,7 @@ fn what_the_library_copies_is_its_callers() {
         .line(11)
         .commit()
         .trace();
-    let hits = common::hits_with(&trace, &LintOptions::default(), &mut KnowsCopies);
+    let hits = crate::common::hits_with(&trace, &LintOptions::default(), &mut KnowsCopies);
     let found = summary(&trace, &hits);
     assert!(
         found.contains(&(Code::StoreNotAdded, vec![10, 9], 1)),

@@ -1,0 +1,4 @@
+//! The litmus suite and its mistakes.
+
+mod conformance;
+mod mistakes;
