@@ -250,9 +250,16 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
     for events in stores.values_mut() {
         events.sort_unstable();
     }
+    // What is said of a neighbour says that the line is shared, and what is wrong with that.
+    let neighbours = pass.neighbour_flushes.iter();
+    let neighbours: FxHashSet<_> = neighbours.map(|node| frame(trace, *node)).collect();
     let mut merged: FxHashMap<(Code, Option<Frame>, Option<Frame>, usize), Tally> =
         FxHashMap::default();
     for (code, tally) in pass.tallies.into_iter() {
+        let flush = tally.first.first().map(|seen| frame(trace, seen.user));
+        if code == Code::SharedFlush && flush.is_some_and(|flush| neighbours.contains(&flush)) {
+            continue;
+        }
         let distinct = match code {
             Code::SharedFlush
             | Code::UnorderedFlushes

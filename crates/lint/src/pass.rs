@@ -15,7 +15,7 @@ use powerfail_trace::{
     AnnotatedRange, Annotation, Body, EventBlock, MarkKind, Record, Result, Scope, ScopeChange,
     StackId, Trace,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::neighbour::LuckyStore;
 use crate::attribution::{Attribution, Symbols};
@@ -83,6 +83,8 @@ pub(crate) struct Pass<'t> {
     lucky_lines: FxHashMap<LineSlot, (StackId, u32)>,
     /// Stores that are durable, or will be, by a flush that is made for other bytes, by line.
     lucky_stores: BTreeMap<(PoolIndex, u64), Vec<LuckyStore>>,
+    /// The flushes of those of them that are reported, by the node of the user's frame.
+    pub(crate) neighbour_flushes: FxHashSet<StackId>,
     /// Stores that the present flush covers after many fences.
     late_stores: Vec<Store>,
     /// For each stack, whether a store of it was ever flushed.
@@ -132,6 +134,7 @@ impl<'t> Pass<'t> {
             completing_fences: FxHashMap::default(),
             lucky_lines: FxHashMap::default(),
             lucky_stores: BTreeMap::new(),
+            neighbour_flushes: FxHashSet::default(),
             late_stores: Vec::new(),
             flushed_sites: vec![false; trace.stack_count() as usize + 1],
             overwrites: FxHashMap::default(),
@@ -233,6 +236,7 @@ impl<'t> Pass<'t> {
         self.full_fences = Calls::default();
         self.overwrites.clear();
         self.lucky_stores.clear();
+        self.neighbour_flushes.clear();
         self.publishes.clear();
         self.transactions.forget();
         self.stores.silence();

@@ -173,11 +173,13 @@ impl Pass<'_> {
             return;
         }
         let tallies = &mut self.tallies;
+        let flushes = &mut self.neighbour_flushes;
         if let Some(lucky) = self.lucky_stores.get_mut(&self.lines.id(slot)) {
             lucky.retain(|it| {
                 let is_over = it.bytes & bytes != 0;
                 if is_over {
                     tallies.add(Code::NeighbourFlush, &[it.store, it.flush]);
+                    flushes.insert(it.flush.user);
                 }
                 !is_over
             });
@@ -192,6 +194,7 @@ impl Pass<'_> {
         {
             self.tallies
                 .add(Code::NeighbourFlush, &[lucky.store, lucky.flush]);
+            self.neighbour_flushes.insert(lucky.flush.user);
         }
     }
 }

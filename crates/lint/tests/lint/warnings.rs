@@ -47,6 +47,45 @@ fn a_store_outside_of_the_range_that_is_flushed() {
 }
 
 #[test]
+fn a_shared_line_is_reported_once() {
+    let warned = |script: &mut Script| {
+        let options = LintOptions {
+            warnings: true,
+            ..LintOptions::default()
+        };
+        let trace = script.trace();
+        summary(&trace, &hits(&trace, &options))
+    };
+    let mut lucky = script();
+    lucky.line(10).store(0, 1).line(11).store(8, 2);
+    flush_range(lucky.line(12), 0, 8);
+    assert_eq!(
+        warned(&mut lucky),
+        [(Code::NeighbourFlush, vec![11, 12], 1)]
+    );
+    // Another flush of stores that it is made for is another matter.
+    let mut both = script();
+    both.line(10).store(0, 1).line(11).store(8, 2);
+    flush_range(both.line(12), 0, 8);
+    both.line(20).store(64, 1).line(21).store(72, 2);
+    flush_range(both.line(22), 64, 16);
+    assert_eq!(
+        warned(&mut both),
+        [
+            (Code::SharedFlush, vec![22, 20, 21], 1),
+            (Code::NeighbourFlush, vec![11, 12], 1)
+        ]
+    );
+    // The store has a flush of its own after all: it was not lucky, and the line is shared.
+    let mut later = script();
+    later.line(10).store(0, 1).line(11).store(8, 2);
+    flush_range(later.line(12), 0, 8);
+    flush_range(later.line(13), 8, 8);
+    let shared = (Code::SharedFlush, vec![12, 10, 11], 1);
+    assert!(warned(&mut later).contains(&shared));
+}
+
+#[test]
 fn a_store_in_the_range_or_with_a_flush_of_its_own() {
     let mut whole = script();
     whole.line(10).store(0, 1).line(11).store(8, 2);
