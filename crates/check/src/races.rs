@@ -32,6 +32,7 @@ mod tests;
 mod validated;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -58,6 +59,14 @@ pub(crate) use fold::{are_about_one_store, fold, fold_survivors};
 
 /// What a worker has: an executor, and the shadow at its position.
 type WatchWorker<'w, 't> = (OracleExecutor<'w, 't>, ShadowPass<'t>);
+
+/// How recovery is watched.
+struct Watching<'a> {
+    rules: &'a ShadowOptions,
+    /// Commit variables that were inferred.
+    benign: &'a [(PoolIndex, Range<u64>)],
+    deadline: Option<Instant>,
+}
 
 /// The result of the races analysis.
 #[derive(Debug, Default)]
@@ -109,7 +118,12 @@ impl Engine<'_, '_> {
         }
         let is_used = options.infer == Some(Inference::Use);
         let benign = if is_used { &inferred.ranges[..] } else { &[] };
-        let progress = self.watch_all(&points, &cross, benign, deadline)?;
+        let mut watching = Watching {
+            rules: &cross,
+            benign,
+            deadline,
+        };
+        let progress = self.watch_all(&points, &watching)?;
         found.is_interrupted = progress.is_interrupted;
         count(&progress, &mut found);
         if options.alone
@@ -125,15 +139,14 @@ impl Engine<'_, '_> {
             variable.used = is_used;
         }
         let mut pairs = Pairs::of(self.trace, &progress, places)?;
-        found.races.pairs = pairs.all.len() as u64;
         if options.confirm && !found.is_interrupted {
             let deadline = self.allow(Share::RacesConfirmed);
             // Pairs that nothing confirms must not use up the time in which recovery is seen to validate them.
-            let half = deadline.map(|until| {
+            watching.deadline = deadline.map(|until| {
                 let now = Instant::now();
                 now + until.saturating_duration_since(now) / 2
             });
-            let confirmed = self.confirm_pairs(&mut pairs, half, &mut found);
+            let confirmed = self.confirm_pairs(&mut pairs, &watching, places, &mut found);
             let validated = match self.unless_interrupted(confirmed)? {
                 Some(()) => self.find_validated(&mut pairs, deadline, &mut found),
                 None => Err(CheckError::Interrupted),
@@ -142,6 +155,7 @@ impl Engine<'_, '_> {
                 found.is_interrupted = true;
             }
         }
+        found.races.pairs = pairs.all.len() as u64;
         for pair in pairs.all.iter().filter(|it| !it.is_validated) {
             let finding = self.race_finding(pair, options.strict, places)?;
             match pair.shown_by {
@@ -162,14 +176,11 @@ impl Engine<'_, '_> {
     fn watch_all(
         &mut self,
         points: &points::RacePoints,
-        cross: &ShadowOptions,
-        benign: &[(PoolIndex, Range<u64>)],
-        deadline: Option<Instant>,
+        watching: &Watching<'_>,
     ) -> Result<Progress<WatchedPoint>, CheckError> {
-        let total = points.moments().count() as u64;
-        let fill = self.runner.fill().map(|fill| fill.byte);
+        let step = (CheckStep::Races, points.moments().count() as u64);
         let mut progress: Progress<WatchedPoint> = Progress::default();
-        for round_points in points.rounds(deadline.is_some()) {
+        for mut round_points in points.rounds(watching.deadline.is_some()) {
             if progress.is_over {
                 break;
             }
@@ -177,50 +188,78 @@ impl Engine<'_, '_> {
             let mut moments: Vec<EventIndex> = round_points.iter().map(|it| it.at).collect();
             moments.extend(progress.results.iter().map(|it| it.at));
             moments.sort_unstable();
-            let mut round_points = round_points;
             round_points.retain(|point| points.is_own(point));
+            let fill = self.runner.fill().map(|fill| fill.byte);
+            let mut remarks = WatchChanges::new(self.trace, watching.rules)?;
             let rules = self.runner.rules();
-            let mut remarks = WatchChanges::new(self.trace, cross)?;
             let changes = Changes::with(self.trace, rules, fill, &moments, &mut remarks)?;
             remarks.finish()?;
-            let contents = &*self.contents;
-            let mut reuse = Reuse::new(&changes, contents, progress.results.iter());
-            let kill_handles = self.runner.kill_handles();
-            let trace = self.trace;
-            let executors = self.runner.executors(false)?.into_iter();
-            let executors =
-                executors.map(|executor| Ok((executor, ShadowPass::new(trace, cross)?)));
-            let executors: Vec<WatchWorker<'_, '_>> =
-                executors.collect::<Result<_, CheckError>>()?;
-            let settings = WatchSettings { contents, benign };
-            let observer = &mut *self.observer;
-            let mut tick = |done| observer.tick(CheckStep::Races, done, total);
-            let this_round = Round {
-                points: &round_points,
-                explore: &|(executor, shadow): &mut WatchWorker<'_, '_>,
-                           point: &FailurePoint,
-                           watched| {
-                    watch(executor, shadow.at(point.at)?, point, watched, &settings)
-                },
-                bounds: Bounds {
-                    max_executions: None,
-                    deadline,
-                },
-            };
-            let mut round_observer = RoundObserver {
-                tick: &mut tick,
-                kill: &|| crate::runner::kill(&kill_handles),
-            };
-            round(
-                executors,
-                &this_round,
-                &mut reuse,
-                &mut progress,
-                &mut round_observer,
-            )?;
+            self.watch_round(&round_points, &changes, watching, step, &mut progress)?;
         }
         self.runner.runs += progress.executions;
         Ok(progress)
+    }
+
+    /// Watches recovery at failure points, whatever is known of others.
+    fn watch_again(
+        &mut self,
+        moments: &BTreeSet<EventIndex>,
+        watching: &Watching<'_>,
+    ) -> Result<Progress<WatchedPoint>, CheckError> {
+        let points: Vec<FailurePoint> = moments.iter().map(|at| points::point_at(*at)).collect();
+        let step = (CheckStep::Reasons, points.len() as u64);
+        let mut progress: Progress<WatchedPoint> = Progress::default();
+        self.watch_round(&points, &Changes::none(), watching, step, &mut progress)?;
+        self.runner.runs += progress.executions;
+        Ok(progress)
+    }
+
+    /// Watches recovery at the points of a round. `step` is what the observer is told, and the number of all points.
+    fn watch_round(
+        &mut self,
+        points: &[FailurePoint],
+        changes: &Changes,
+        watching: &Watching<'_>,
+        step: (CheckStep, u64),
+        progress: &mut Progress<WatchedPoint>,
+    ) -> Result<(), CheckError> {
+        let contents = &*self.contents;
+        let mut reuse = Reuse::new(changes, contents, progress.results.iter());
+        let kill_handles = self.runner.kill_handles();
+        let trace = self.trace;
+        let executors = self.runner.executors(false)?.into_iter();
+        let executors =
+            executors.map(|executor| Ok((executor, ShadowPass::new(trace, watching.rules)?)));
+        let executors: Vec<WatchWorker<'_, '_>> = executors.collect::<Result<_, CheckError>>()?;
+        let settings = WatchSettings {
+            contents,
+            benign: watching.benign,
+        };
+        let observer = &mut *self.observer;
+        let mut tick = |done| observer.tick(step.0, done, step.1);
+        let this_round = Round {
+            points,
+            explore: &|(executor, shadow): &mut WatchWorker<'_, '_>,
+                       point: &FailurePoint,
+                       watched| {
+                watch(executor, shadow.at(point.at)?, point, watched, &settings)
+            },
+            bounds: Bounds {
+                max_executions: None,
+                deadline: watching.deadline,
+            },
+        };
+        let mut round_observer = RoundObserver {
+            tick: &mut tick,
+            kill: &|| crate::runner::kill(&kill_handles),
+        };
+        round(
+            executors,
+            &this_round,
+            &mut reuse,
+            progress,
+            &mut round_observer,
+        )
     }
 }
 

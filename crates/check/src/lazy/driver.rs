@@ -26,8 +26,8 @@ pub(crate) struct Progress<R> {
     pub(crate) results: Vec<R>,
     /// Points that needed no run, and the executions that this saved.
     pub(crate) unchanged: u64,
-    /// How many of them each result covers, by the moment of the result.
-    pub(crate) covered: BTreeMap<EventIndex, u64>,
+    /// Which of them each result covers, by the moment of the result.
+    pub(crate) covered: BTreeMap<EventIndex, Vec<EventIndex>>,
     /// The points that needed no run.
     pub(crate) covered_points: Vec<EventIndex>,
     pub(crate) saved: u64,
@@ -221,7 +221,7 @@ fn take<R: ExecutedPoint>(
         (Some(by), _) | (None, Outcome::Unchanged(by)) => {
             progress.unchanged += 1;
             progress.saved += by.executions;
-            *progress.covered.entry(by.at).or_default() += 1;
+            progress.covered.entry(by.at).or_default().push(point.at);
             progress.covered_points.push(point.at);
         }
         (None, Outcome::Explored(result)) => {

@@ -3,6 +3,10 @@
 //! A race exists at failure points, and is tried at each of them, in two ways. First the read sees the other value: the
 //! store is lost while others survive. If that shows nothing, the store survives while others are lost. Pairs are tried
 //! in rounds, in an order that covers the whole run early, so that a budget cuts off as little as possible.
+//!
+//! Recovery was watched with the newest values only, and not at failure points where it reads the same as at another one.
+//! With an older value it can read something else, which need not be the same there. So pairs that nothing confirms are
+//! then tried at these failure points as well ([`Engine::confirm_elsewhere`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -14,17 +18,18 @@ use powerfail_model::{CrashState, EventIndex, LineId, PoolIndex};
 use powerfail_oracle::LineTable;
 use powerfail_trace::StackId;
 
-use super::RacesResult;
-use super::pairs::{Instance, Pair, Pairs};
+use super::pairs::{Instance, Pairs};
 use super::rerun::{CLASSES_MAX, RerunPoint};
 use super::watch::{
     OtherClass, OtherValue, WatchOutcome, WatchSettings, WatchedExecution, execute_watched,
 };
+use super::{RacesResult, Watching};
 use crate::crash::{Engine, Failed, evidence, written};
 use crate::error::CheckError;
 use crate::event::CheckStep;
 use crate::lazy::executor::LazyExecutor;
 use crate::lazy::{Load, loads};
+use crate::places::Places;
 use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
 
@@ -103,7 +108,6 @@ pub(super) enum Answer {
 pub(super) struct PairTried {
     pub(super) pair: usize,
     way: Way,
-    failure_points: u64,
     executions: u64,
     pub(super) answer: Answer,
 }
@@ -130,9 +134,10 @@ pub(super) fn spread(len: usize) -> Vec<usize> {
     order
 }
 
-/// The failure points at which a pair can be tried in a way, with its reads there, in the order in which they are tried.
-fn plan(pair: &Pair, way: Way) -> Vec<Vec<Instance>> {
-    let moments = pair.instances.chunk_by(|one, other| one.at == other.at);
+/// The failure points at which reads of a pair can be tried in a way, with these reads, in the order in which they are
+/// tried. The reads come in the order of the trace.
+fn plan(instances: &[Instance], way: Way) -> Vec<Vec<Instance>> {
+    let moments = instances.chunk_by(|one, other| one.at == other.at);
     let moments = moments.filter_map(|instances| {
         let fits = |instance: &&Instance| match way {
             Way::OtherValue => instance.can_be_tried(),
@@ -140,10 +145,8 @@ fn plan(pair: &Pair, way: Way) -> Vec<Vec<Instance>> {
         };
         let fit: Vec<&Instance> = instances.iter().filter(fits).collect();
         let order = spread(fit.len()).into_iter().take(READS_MAX);
-        let mut chosen: Vec<Instance> = order.map(|number| fit[number].clone()).collect();
-        chosen.first_mut()?.failure_points = instances.iter().map(|it| it.failure_points).sum();
-        chosen[1..].iter_mut().for_each(|it| it.failure_points = 0);
-        Some(chosen)
+        let chosen: Vec<Instance> = order.map(|number| fit[number].clone()).collect();
+        (!chosen.is_empty()).then_some(chosen)
     });
     let moments: Vec<Vec<Instance>> = moments.collect();
     let order = spread(moments.len()).into_iter();
@@ -155,7 +158,8 @@ impl Engine<'_, '_> {
     pub(super) fn confirm_pairs(
         &mut self,
         pairs: &mut Pairs,
-        deadline: Option<Instant>,
+        watching: &Watching<'_>,
+        places: &mut Places<'_>,
         found: &mut RacesResult,
     ) -> Result<(), CheckError> {
         for pair in &mut pairs.all {
@@ -166,12 +170,75 @@ impl Engine<'_, '_> {
                 Way::OtherValue => BTreeMap::new(),
                 Way::Survivor => lines_of_confirmed(pairs),
             };
-            let is_over = self.confirm_in(way, &kept, pairs, deadline, found)?;
-            if is_over {
-                break;
+            if self.confirm_in(way, &kept, pairs, watching.deadline, found)? {
+                return Ok(());
             }
         }
-        Ok(())
+        self.confirm_elsewhere(pairs, watching, places, found)
+    }
+
+    /// Tries pairs that are not confirmed at the failure points for which others stood. Recovery is watched there first.
+    fn confirm_elsewhere(
+        &mut self,
+        pairs: &mut Pairs,
+        watching: &Watching<'_>,
+        places: &mut Places<'_>,
+        found: &mut RacesResult,
+    ) -> Result<(), CheckError> {
+        let plans = pairs.all.iter().map(|pair| {
+            let order = spread(pair.elsewhere.len()).into_iter();
+            order.map(|number| pair.elsewhere[number]).collect()
+        });
+        let plans: Vec<Vec<EventIndex>> = plans.collect();
+        let mut spent = vec![0_u64; plans.len()];
+        let mut watched = BTreeSet::<EventIndex>::new();
+        let (mut from, mut len) = (0, FIRST_ROUND);
+        loop {
+            let mut moments = BTreeSet::<EventIndex>::new();
+            let mut is_left = false;
+            for ((pair, plan), spent) in pairs.all.iter().zip(&plans).zip(&spent) {
+                let is_spent = watching.deadline.is_none() && *spent >= EXECUTIONS_MAX;
+                if pair.evidence.is_some() || is_spent || !pair.can_be_tried() {
+                    continue;
+                }
+                is_left |= from < plan.len();
+                moments.extend(plan.iter().skip(from).take(len));
+            }
+            if !is_left {
+                return Ok(());
+            }
+            from += len;
+            len *= 2;
+            moments.retain(|at| watched.insert(*at));
+            let seen = self.watch_again(&moments, watching)?;
+            found.races.confirmations += seen.executions;
+            if seen.is_interrupted {
+                return Err(CheckError::Interrupted);
+            }
+            pairs.join(Pairs::of(self.trace, &seen, places)?);
+            spent.resize(pairs.all.len(), 0);
+            for way in [Way::OtherValue, Way::Survivor] {
+                let kept = match way {
+                    Way::OtherValue => BTreeMap::new(),
+                    Way::Survivor => lines_of_confirmed(pairs),
+                };
+                let mut tasks = Tasks::new();
+                for (number, pair) in pairs.all.iter().enumerate() {
+                    if pair.evidence.is_some() {
+                        continue;
+                    }
+                    let here = pair.more.iter().filter(|it| moments.contains(&it.at));
+                    let here: Vec<Instance> = here.cloned().collect();
+                    add_tasks(&mut tasks, number, way, plan(&here, way).iter(), &kept);
+                }
+                if self.try_tasks(&tasks, pairs, &mut spent, watching.deadline, found)? {
+                    return Ok(());
+                }
+            }
+            if seen.is_over {
+                return Ok(());
+            }
+        }
     }
 
     /// Tries pairs in one way. Returns whether the time is up.
@@ -183,7 +250,8 @@ impl Engine<'_, '_> {
         deadline: Option<Instant>,
         found: &mut RacesResult,
     ) -> Result<bool, CheckError> {
-        let plans: Vec<Vec<Vec<Instance>>> = pairs.all.iter().map(|it| plan(it, way)).collect();
+        let plans = pairs.all.iter().map(|it| plan(&it.instances, way));
+        let plans: Vec<Vec<Vec<Instance>>> = plans.collect();
         let mut spent = vec![0_u64; plans.len()];
         let (mut from, mut len) = (0, FIRST_ROUND);
         loop {
@@ -193,39 +261,44 @@ impl Engine<'_, '_> {
                 if pair.evidence.is_some() || is_spent {
                     continue;
                 }
-                for instances in plan.iter().skip(from).take(len) {
-                    let Some(first) = instances.first() else {
-                        continue;
-                    };
-                    let kept = kept.get(&first.at).into_iter().flatten().copied();
-                    tasks.entry(first.at).or_default().push(ConfirmTask {
-                        pair: number,
-                        way,
-                        instances: instances.clone(),
-                        kept: kept.collect(),
-                    });
-                }
+                let next = plan.iter().skip(from).take(len);
+                add_tasks(&mut tasks, number, way, next, kept);
             }
             if tasks.is_empty() {
                 return Ok(false);
             }
             from += len;
             len *= 2;
-            let progress = self.rerun_all(CheckStep::Reasons, &tasks, &rerun_at, deadline)?;
-            found.races.confirmations += progress.executions;
-            for point in progress.results {
-                for tried in point.outcomes {
-                    spent[tried.pair] += tried.executions;
-                    self.take(point.at, tried, pairs);
-                }
-            }
-            if progress.is_interrupted {
-                return Err(CheckError::Interrupted);
-            }
-            if progress.is_over {
+            if self.try_tasks(&tasks, pairs, &mut spent, deadline, found)? {
                 return Ok(true);
             }
         }
+    }
+
+    /// Runs tasks, and notes what they show. Returns whether the time is up.
+    fn try_tasks(
+        &mut self,
+        tasks: &Tasks,
+        pairs: &mut Pairs,
+        spent: &mut [u64],
+        deadline: Option<Instant>,
+        found: &mut RacesResult,
+    ) -> Result<bool, CheckError> {
+        if tasks.is_empty() {
+            return Ok(false);
+        }
+        let progress = self.rerun_all(CheckStep::Reasons, tasks, &rerun_at, deadline)?;
+        found.races.confirmations += progress.executions;
+        for point in progress.results {
+            for tried in point.outcomes {
+                spent[tried.pair] += tried.executions;
+                self.take(point.at, tried, pairs);
+            }
+        }
+        if progress.is_interrupted {
+            return Err(CheckError::Interrupted);
+        }
+        Ok(progress.is_over)
     }
 
     /// Notes what was tried of a pair, and what shows that it matters.
@@ -265,13 +338,35 @@ impl Engine<'_, '_> {
     }
 }
 
+/// Adds what is to be tried of a pair, by failure point.
+fn add_tasks<'i>(
+    tasks: &mut Tasks,
+    pair: usize,
+    way: Way,
+    plan: impl Iterator<Item = &'i Vec<Instance>>,
+    kept: &BTreeMap<EventIndex, BTreeSet<LineId>>,
+) {
+    for instances in plan {
+        let Some(first) = instances.first() else {
+            continue;
+        };
+        let kept = kept.get(&first.at).into_iter().flatten().copied();
+        tasks.entry(first.at).or_default().push(ConfirmTask {
+            pair,
+            way,
+            instances: instances.clone(),
+            kept: kept.collect(),
+        });
+    }
+}
+
 /// The lines of stores whose loss makes recovery fail, by failure point. Where they survive, other losses show what is
 /// not known yet.
 fn lines_of_confirmed(pairs: &Pairs) -> BTreeMap<EventIndex, BTreeSet<LineId>> {
     let mut lines = BTreeMap::<EventIndex, BTreeSet<LineId>>::new();
     let confirmed = pairs.all.iter();
     let confirmed = confirmed.filter(|pair| pair.shown_by == Some(ShownBy::OtherValue));
-    for instance in confirmed.flat_map(|pair| &pair.instances) {
+    for instance in confirmed.flat_map(|pair| pair.instances.iter().chain(&pair.more)) {
         if let OtherValue::Class(class) = &instance.other {
             lines.entry(instance.at).or_default().insert(class.line);
         }
@@ -288,10 +383,8 @@ impl PairTried {
         *match self.way {
             Way::OtherValue => &mut sum.other_value,
             Way::Survivor => &mut sum.survivor,
-        } += self.failure_points;
-        if matches!(self.answer, Answer::Undecided) {
-            sum.undecided += self.failure_points;
-        }
+        } += 1;
+        sum.undecided += u64::from(matches!(self.answer, Answer::Undecided));
     }
 }
 
@@ -321,7 +414,6 @@ pub(super) fn rerun_at(
         tried.outcomes.push(PairTried {
             pair: task.pair,
             way: task.way,
-            failure_points: task.instances.iter().map(|it| it.failure_points).sum(),
             executions: confirmation.executions - before,
             answer,
         });

@@ -22,6 +22,7 @@ const GAP_MAX: u64 = 1 << 14;
 /// A reader and a writer.
 #[derive(Debug)]
 pub(super) struct Pair {
+    key: FailureKey,
     pub(super) kind: ReadKind,
     pub(super) reader: SourcePlace,
     /// To whom the store is attributed.
@@ -30,6 +31,11 @@ pub(super) struct Pair {
     pub(super) first: SuspectRead,
     /// Where it was seen, with what is needed to see it again, in the order of the trace.
     pub(super) instances: Vec<Instance>,
+    /// The failure points that those of its instances stand for: recovery reads the same there as long as it sees the
+    /// newest values.
+    pub(super) elsewhere: Vec<EventIndex>,
+    /// Where it was seen at such failure points, by round, and in the order of the trace.
+    pub(super) more: Vec<Instance>,
     /// At how many failure points.
     pub(super) failure_points: u64,
     /// What was tried to make recovery fail because of it; nothing if that was not asked for.
@@ -52,9 +58,6 @@ pub(super) struct Instance {
     pub(super) other: OtherValue,
     /// Recovery fails there although every store is durable.
     pub(super) is_failing: bool,
-    /// For how many failure points it stands: its own, and those where recovery reads the same. Zero if an earlier
-    /// instance counts them.
-    pub(super) failure_points: u64,
 }
 
 impl Instance {
@@ -75,8 +78,8 @@ impl Pair {
         self.evidence.is_some() || matches!(self.kind, ReadKind::Uncommitted | ReadKind::Stale)
     }
 
-    /// It was seen once more.
-    fn add(&mut self, mut instance: Instance) {
+    /// It was seen once more, at a failure point that stands for others.
+    fn add(&mut self, instance: Instance, covered: &[EventIndex]) {
         match self.instances.last_mut() {
             Some(last) if last.at == instance.at => {
                 if let (OtherValue::Fill(known), OtherValue::Fill(more)) =
@@ -85,11 +88,18 @@ impl Pair {
                     known.extend(more);
                     return;
                 }
-                instance.failure_points = 0;
             }
-            _ => self.failure_points += instance.failure_points,
+            _ => {
+                self.failure_points += 1 + covered.len() as u64;
+                self.elsewhere.extend(covered);
+            }
         }
         self.instances.push(instance);
+    }
+
+    /// Whether a run can show that it matters.
+    pub(super) fn can_be_tried(&self) -> bool {
+        self.instances.iter().any(Instance::can_be_tried)
     }
 }
 
@@ -114,7 +124,8 @@ impl Pairs {
         let mut numbers: BTreeMap<FailureKey, usize> = BTreeMap::new();
         let mut all: Vec<Pair> = Vec::new();
         for watched in watched {
-            let same = progress.covered.get(&watched.at).copied().unwrap_or(0);
+            let covered = progress.covered.get(&watched.at);
+            let covered = covered.map_or(&[][..], Vec::as_slice);
             for suspect in &watched.suspect_reads {
                 let Some((reader_line, reader)) = readers.place(suspect) else {
                     continue;
@@ -126,21 +137,23 @@ impl Pairs {
                     at: watched.at,
                     other: suspect.other.clone(),
                     is_failing: watched.failed.is_some(),
-                    failure_points: 1 + same,
                 };
                 let key = (suspect.kind, reader_line, writer_line);
                 if let Some(number) = numbers.get(&key) {
-                    all[*number].add(instance);
+                    all[*number].add(instance, covered);
                     continue;
                 }
-                numbers.insert(key, all.len());
+                numbers.insert(key.clone(), all.len());
                 all.push(Pair {
+                    key,
                     kind: suspect.kind,
                     reader,
                     writer_user: user,
                     first: suspect.clone(),
                     instances: vec![instance],
-                    failure_points: 1 + same,
+                    elsewhere: covered.to_vec(),
+                    more: Vec::new(),
+                    failure_points: 1 + covered.len() as u64,
                     tried: None,
                     evidence: None,
                     shown_by: None,
@@ -153,6 +166,33 @@ impl Pairs {
         Ok(Self {
             all: said_once(all, &numbers),
         })
+    }
+
+    /// Adds what was seen where recovery was watched again, at failure points for which others stood. A pair can be new:
+    /// lines have the same contents there, but not always by the same stores.
+    pub(super) fn join(&mut self, again: Self) {
+        for mut other in again.all {
+            let (kind, reader, writer) = &other.key;
+            let is_said = *kind == ReadKind::Strict && {
+                let better = (ReadKind::Race, reader.clone(), writer.clone());
+                self.all.iter().any(|pair| pair.key == better)
+            };
+            if is_said {
+                continue;
+            }
+            let known = self.all.iter_mut().find(|pair| pair.key == other.key);
+            let Some(known) = known else {
+                other.more.clone_from(&other.instances);
+                other.tried = Some(Tried::default());
+                self.all.push(other);
+                continue;
+            };
+            let moments: BTreeSet<EventIndex> = other.instances.iter().map(|it| it.at).collect();
+            let is_counted = |at: &&EventIndex| known.elsewhere.contains(at);
+            let counted = moments.iter().filter(is_counted).count();
+            known.failure_points += (moments.len() - counted) as u64;
+            known.more.append(&mut other.instances);
+        }
     }
 }
 

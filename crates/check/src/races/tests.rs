@@ -129,7 +129,6 @@ fn task(pair: usize, way: Way, class: OtherClass, is_failing: bool) -> ConfirmTa
             at: EventIndex(4),
             other: OtherValue::Class(class),
             is_failing,
-            failure_points: 1,
         }],
         kept: Vec::new(),
     }

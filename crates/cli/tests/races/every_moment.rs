@@ -7,6 +7,7 @@ use crate::{line_of, races};
 
 const RECORDS: &str = include_str!("programs/records.c");
 const COPIES: &str = include_str!("programs/copies.c");
+const ELSEWHERE: &str = include_str!("programs/elsewhere.c");
 
 fn recorded(program: &str, define: &str) -> Folder {
     let folder = Folder::new();
@@ -65,6 +66,38 @@ fn what_was_tried_is_said_and_counted() {
         "recovery succeeded each time (",
     ];
     assert!(ways.iter().all(|it| text.contains(it)), "{text}");
+}
+
+/// Recovery reads the same at most failure points as long as it sees the newest values, so it was not watched there. With
+/// the older value it reads something else, and fails at one of them.
+#[test]
+fn a_failure_point_for_which_another_one_stood_is_tried_as_well() {
+    let store = line(ELSEWHERE, "// stores the record");
+    for step in [2, 13, 20] {
+        let folder = recorded("elsewhere.c", &format!("-DFAILS_AT={step}"));
+        let run = races(&folder, &[]).ends_with(FINDINGS);
+        let report = run.report();
+        let unchanged = report.totals.races.as_ref().map_or(0, |it| it.unchanged);
+        assert!(unchanged > 10, "{}", run.stdout);
+        let mut errors = report.findings.iter();
+        let error = errors.find(|it| it.severity == Severity::Error);
+        let error = error.expect("an error");
+        assert_eq!(line_of(error, Role::Store), store, "{step}");
+        let evidence = error.evidence.as_ref().expect("a run shows it");
+        let lost = evidence.failure.lost_lines.iter();
+        let lost: Vec<u64> = lost.map(|it| it.pool_offset).collect();
+        assert_eq!(lost, [64], "the line of the record");
+        let again = folder.powerfail(&["replay", &error.id, "--out", "out"]);
+        again.ends_with(FINDINGS);
+    }
+    let folder = recorded("elsewhere.c", "-DFAILS_AT=0");
+    let report = races(&folder, &[]).ends_with(CLEAN).report();
+    let mut findings = report.findings.iter();
+    let finding = findings.find(|it| line_of(it, Role::Store) == store);
+    let read = finding.and_then(|it| it.read.as_ref()).expect("a read");
+    let tried = read.tried.expect("it was tried");
+    assert!(read.failure_points > 20, "{read:?}");
+    assert_eq!(tried.other_value, read.failure_points, "{tried:?}");
 }
 
 /// Neither the loss of the bit nor that of a copy makes recovery fail, but the bit alone does.
