@@ -12,7 +12,7 @@
 
 #include "pool.h"
 
-enum { THREADS_MAX = 64, GRANULE = 1024, SPAN = 128, SIGNALS = 200 };
+enum { THREADS_MAX = 64, GRANULE = 1024, PAGE = 4096, SPAN = 128, SIGNALS = 200 };
 
 static char *pool;
 static int pool_fd;
@@ -192,9 +192,9 @@ static void *run_tightly(void *number)
 	return NULL;
 }
 
-/* The same, after this thread has given itself store locks of its own, which are useless: then its recording must be
- * wrong. They are at this offset of what GS points to while a thread is recorded. */
-static void *run_sabotaged(void *number)
+/* Gives this thread store locks of its own, which are useless: then its recording must be wrong. They are at this offset of
+ * what GS points to while a thread is recorded. */
+static void take_useless_locks(void)
 {
 	enum { STORE_LOCKS_AT = 64, TABLE_LEN = 1 << 18 };
 	char *block;
@@ -202,6 +202,11 @@ static void *run_sabotaged(void *number)
 	void *table = mmap(NULL, TABLE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	REQUIRE(table != MAP_FAILED);
 	*(volatile uint64_t *)(block + STORE_LOCKS_AT) = (uint64_t)table;
+}
+
+static void *run_sabotaged(void *number)
+{
+	take_useless_locks();
 	return run_tightly(number);
 }
 
@@ -221,6 +226,31 @@ static void *run_with_calls(void *number)
 	}
 	close(ends[0]);
 	close(ends[1]);
+	return NULL;
+}
+
+static int is_sabotaged;
+
+/* Every second thread makes the pool durable, the others store meanwhile to what it covers. */
+static void *run_with_syncs(void *number)
+{
+	uint64_t state = 0x9e3779b97f4a7c15 * ((uint64_t)(long)number + 1);
+	if (is_sabotaged && (long)number % 2 == 1)
+		take_useless_locks();
+	pthread_barrier_wait(&barrier);
+	if ((long)number % 2 == 0) {
+		for (long round = 0; round < rounds; round++) {
+			if (round % 3 == 0)
+				REQUIRE(msync(pool + PAGE, PAGE, MS_SYNC) == 0);
+			else if (round % 3 == 1)
+				REQUIRE(fsync(pool_fd) == 0);
+			else
+				REQUIRE(fdatasync(pool_fd) == 0);
+		}
+	} else {
+		for (long round = 0; round < 100 * rounds; round++)
+			store8(pool + (round % 2 ? PAGE : 0), next(&state));
+	}
 	return NULL;
 }
 
@@ -379,7 +409,12 @@ int main(int argc, char **argv)
 		threads(run_sabotaged);
 	else if (strcmp(argv[1], "calls") == 0)
 		threads(run_with_calls);
-	else if (strcmp(argv[1], "processes") == 0)
+	else if (strcmp(argv[1], "syncs") == 0)
+		threads(run_with_syncs);
+	else if (strcmp(argv[1], "sabotaged-syncs") == 0) {
+		is_sabotaged = 1;
+		threads(run_with_syncs);
+	} else if (strcmp(argv[1], "processes") == 0)
 		processes();
 	else if (strcmp(argv[1], "killed") == 0)
 		killed();

@@ -74,7 +74,8 @@ pub enum EventKind {
     FenceLocked = 10,
     /// An operation that was recorded and then did not happen: skip it.
     Void = 11,
-    /// msync, fsync or fdatasync from the address on: the length is the value, 8 bytes.
+    /// msync, fsync or fdatasync from the address on: the length is the value, 8 bytes. Where the pool is shared, the word
+    /// at the address follows, as it was before the call.
     Sync = 12,
     /// The file that is mapped at the address has a new length: the value, 8 bytes.
     Resize = 13,

@@ -9,10 +9,10 @@
 //!   thread that has its chunk.
 //! - A thread names the locks in [`crate::ScratchSlot::Lock`] and [`crate::ScratchSlot::SecondLock`] before it takes them.
 //!   When a thread was killed, the host releases those that hold a record of it.
-//! - A system call that writes to the file of a pool may write more than two granules. Its thread holds all their locks, taken
+//! - A system call that writes to the file of a pool, or makes it durable, may concern more than two granules. Its thread holds all their locks, taken
 //!   in the order of the table, until its records are made. They hold **the address of the thread's block**, and the host finds
 //!   them in the table.
-//! - Nothing waits while it holds a lock, but for the second one, and a thread that does not get that gives the first one
+//! - Nothing waits while it holds a lock, but for the second one and for the kernel to write a file back, and a thread that does not get that gives the first one
 //!   back. No handler of the target runs while its thread holds one: the store is undone or completed before.
 //! - Locks are found by the low bits of an address. All mappings of a pool are at the same distance from its offsets,
 //!   modulo [`PERIOD_LEN`], unless the target insists on another address.

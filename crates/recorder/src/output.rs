@@ -195,6 +195,12 @@ impl Output {
                     self.malformed += 1;
                     return Ok(());
                 };
+                // What is stored during the call would be covered by its record.
+                if let Some(found) = record.value().get(8..16)
+                    && let Some((pool, offset)) = mappings.at(stamp, address)
+                {
+                    self.order.find(pool, offset, found);
+                }
                 for piece in mappings.pieces(stamp, address, len_bytes) {
                     let (pool, offset, len_bytes) = (piece.pool, piece.offset, piece.len_bytes);
                     self.append(

@@ -47,6 +47,30 @@ fn system_calls() {
     }
 }
 
+/// What is stored during a call that makes a pool durable comes after the call: the record of it covers what the kernel has
+/// written back.
+#[test]
+fn syncs() {
+    for mode in Mode::BOTH {
+        run(mode, "syncs", 2, 60);
+        run(mode, "syncs", 6, 20);
+    }
+}
+
+/// The test before can fail: where the stores do not wait for the call, the check of a recording notices it.
+#[test]
+fn a_store_during_a_sync_is_noticed() {
+    const ATTEMPTS: usize = 100;
+    let program = target("racing.c", &["-O2", "-pthread"]);
+    let is_noticed = (0..ATTEMPTS).any(|_| {
+        // One thread stores, so that no two stores can be in a wrong order.
+        let arguments = ["sabotaged-syncs", "{pool}", "2", "200"];
+        let attempt = Recorder::new(&program, &arguments).attempt();
+        attempt.code == 3 && attempt.stderr.contains("wrong order")
+    });
+    assert!(is_noticed);
+}
+
 #[test]
 fn processes() {
     run(Mode::Patch, "processes", 4, 1000);

@@ -17,6 +17,14 @@ use crate::{fuzz, host};
 use super::interpose::{explored, original, result};
 use super::raw_calls;
 
+/// `fsync` or `fdatasync` of a pool that others may store to. The functions of the C library can end the thread, if it is
+/// canceled, and it holds locks here.
+fn sync_shared(number: usize, arguments: [usize; 6]) -> c_int {
+    // SAFETY: these calls take no pointers and change no memory.
+    let call = || unsafe { sys::call(number, arguments) };
+    result(pool_files::sync_file(arguments[0] as i32, call, || {})) as c_int
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
     let arguments = [fd as usize, 0, 0, 0, 0, 0];
@@ -27,6 +35,9 @@ extern "C" fn fsync(fd: c_int) -> c_int {
         return result(done) as c_int;
     }
     schedule::step();
+    if pool_files::is_shared(fd) {
+        return sync_shared(number::FSYNC, arguments);
+    }
     let done = original!("fsync" as extern "C" fn(c_int) -> c_int)(fd);
     if done == 0 {
         pools::file_synced(fd);
@@ -44,6 +55,9 @@ extern "C" fn fdatasync(fd: c_int) -> c_int {
         return result(done) as c_int;
     }
     schedule::step();
+    if pool_files::is_shared(fd) {
+        return sync_shared(number::FDATASYNC, arguments);
+    }
     let done = original!("fdatasync" as extern "C" fn(c_int) -> c_int)(fd);
     if done == 0 {
         pools::file_synced(fd);

@@ -16,7 +16,9 @@ use powerfail_protocol::mark;
 use crate::platform::sys;
 use crate::record::pools::Request;
 use crate::record::window::window;
-use crate::record::{annotations, generated_code, pools, registered_ranges, remap, schedule};
+use crate::record::{
+    annotations, generated_code, pool_files, pools, registered_ranges, remap, schedule,
+};
 use crate::{fuzz, host};
 
 use super::interpose::{explored, result};
@@ -150,13 +152,18 @@ pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
     }
     schedule::step();
     // SAFETY: `msync` changes no memory.
-    let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
-    // Without that flag the kernel writes nothing back, whatever the others are.
-    if done == 0 && arguments[2] & MS_SYNC != 0 {
-        // And with it, whole pages.
-        let len = (arguments[1] as u64).next_multiple_of(PAGE_LEN);
-        pools::synced(arguments[0] as u64, len);
-    } else if done == 0 && pools::is_in_pool(arguments[0] as u64) {
+    let call = || unsafe { sys::call(sys::number::MSYNC, arguments) };
+    let (address, len) = (arguments[0] as u64, arguments[1] as u64);
+    if !host::attached() || !window().contains(address) {
+        return call();
+    }
+    // Without that flag the kernel writes nothing back, whatever the others are. And with it, whole pages.
+    if arguments[2] & MS_SYNC != 0 {
+        let len = len.checked_next_multiple_of(PAGE_LEN).unwrap_or(len);
+        return pool_files::sync_range(address, len, call);
+    }
+    let done = call();
+    if done == 0 && pools::is_in_pool(address) {
         static SAID: AtomicBool = AtomicBool::new(false);
         annotations::about(mark::ASYNCHRONOUS_SYNC, arguments[0], arguments[1]);
         if !SAID.swap(true, Ordering::Relaxed) {

@@ -145,11 +145,13 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
         FSYNC | FDATASYNC | FTRUNCATE if pools::is_pool(fd) => {
             schedule::step();
             // SAFETY: by the contract the target makes this call; these calls change a file, and no memory.
-            let done = unsafe { sys::call(number, arguments) };
-            if done == 0 && number == FTRUNCATE {
+            let call = || unsafe { sys::call(number, arguments) };
+            if number != FTRUNCATE {
+                return Some(pool_files::sync_file(fd, call, || {}));
+            }
+            let done = call();
+            if done == 0 {
                 pools::resized(fd, second as u64);
-            } else if done == 0 {
-                pools::file_synced(fd);
             }
             done
         }

@@ -1,11 +1,13 @@
-//! What the target does to the file of a pool, past its mappings: writes that may make it longer, and
-//! `fallocate`.
+//! What the target does to the file of a pool, past its mappings: writes that may make it longer, `fallocate`, and calls
+//! that make it durable.
 //!
 //! # Safety
 //!
 //! Calls are those that the target makes. They take no pointers, or pointers to this stack; bytes that are recorded
 //! were read by the kernel before.
 #![allow(unsafe_code, reason = "makes system calls of the target")]
+
+use powerfail_protocol::store_lock;
 
 use crate::host;
 use crate::platform::lock::Lock;
@@ -128,6 +130,73 @@ pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> isize {
                     pools::file_written(fd, at, &[0; PIECE_LEN as usize][..len as usize]);
                     at += len;
                 }
+            }
+        }
+        done
+    })
+}
+
+/// Whether a descriptor is that of a pool that others may store to.
+pub(crate) fn is_shared(fd: i32) -> bool {
+    store_locks::are_used() && pools::is_pool(fd)
+}
+
+/// Makes a call that makes a range of a pool durable, and records it if it succeeds.
+///
+/// What others store during the call may or may not be written back. So they store to the range before the call or after
+/// it, and the record of the call covers what the kernel has written back.
+pub(crate) fn sync_range(address: u64, len: u64, perform: impl FnOnce() -> isize) -> isize {
+    if store_locks::are_used() {
+        sync(address, len, &[(address, len)], perform, || {})
+    } else {
+        let done = perform();
+        if done == 0 {
+            pools::synced(address, len);
+        }
+        done
+    }
+}
+
+/// The same for a whole file, of which `record` records something else first.
+pub(crate) fn sync_file(fd: i32, perform: impl FnOnce() -> isize, record: impl FnOnce()) -> isize {
+    let ranges = if is_shared(fd) {
+        pools::ranges_of(fd)
+    } else {
+        Vec::new()
+    };
+    let (address, len) = match ranges[..] {
+        [] => {
+            let done = perform();
+            if done == 0 {
+                record();
+                pools::file_synced(fd);
+            }
+            return done;
+        }
+        [range] => range,
+        // The locks of several ranges are taken in the order of the table as well: all of them.
+        [(address, _), ..] => (address, store_lock::PERIOD_LEN),
+    };
+    sync(address, len, &ranges, perform, record)
+}
+
+/// Makes a call under the locks of a range, and records that the ranges in it are durable.
+fn sync(
+    address: u64,
+    len: u64,
+    ranges: &[(u64, u64)],
+    perform: impl FnOnce() -> isize,
+    record: impl FnOnce(),
+) -> isize {
+    CHANGES.with(|()| {
+        let _locked = store_locks::Range::acquire(address, len);
+        let found = |&(address, _): &(u64, u64)| sys::read_own_word(address);
+        let found: Vec<Option<u64>> = ranges.iter().map(found).collect();
+        let done = perform();
+        if done == 0 {
+            record();
+            for (&(address, len), found) in ranges.iter().zip(found) {
+                pools::synced_as_found(address, len, found);
             }
         }
         done

@@ -708,8 +708,16 @@ pub(crate) fn unmap(address: u64, len: u64) -> Option<isize> {
 
 /// A range of a pool, or of whatever lies there, was made durable.
 pub(crate) fn synced(address: u64, len: u64) {
+    synced_as_found(address, len, None);
+}
+
+/// The same, with the word at its beginning, as it was before the call that made it durable.
+pub(crate) fn synced_as_found(address: u64, len: u64, found: Option<u64>) {
     if host::attached() && window().contains(address) {
-        append::append(EventKind::Sync, Some(address), &[&len.to_le_bytes()]);
+        let len = len.to_le_bytes();
+        let found = found.map(u64::to_le_bytes);
+        let found = found.as_ref().map_or(&[][..], |word| &word[..]);
+        append::append(EventKind::Sync, Some(address), &[&len, found]);
     }
 }
 
@@ -748,10 +756,18 @@ fn add_shadow(fd: i32, offset: u64) -> Option<Mapping> {
     Some(shadow)
 }
 
+/// The ranges, by address and length, in which a file is mapped.
+pub(crate) fn ranges_of(fd: i32) -> Vec<(u64, u64)> {
+    let mappings = mappings_of(fd).into_iter();
+    mappings
+        .map(|mapping| (mapping.address, mapping.len))
+        .collect()
+}
+
 /// A whole file was made durable.
 pub(crate) fn file_synced(fd: i32) {
-    for mapping in mappings_of(fd) {
-        synced(mapping.address, mapping.len);
+    for (address, len) in ranges_of(fd) {
+        synced(address, len);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::platform::sys::{self, FileStatus};
 use crate::record::files::descriptors::{self, Traits};
 use crate::record::files::places::{self, AT_FDCWD, PATH_MAX};
 use crate::record::files::{emit, order, trees, writes};
-use crate::record::{pools, schedule, threads};
+use crate::record::{pool_files, pools, schedule, threads};
 
 const FILE_TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -533,17 +533,20 @@ unsafe fn sync(number: usize, arguments: [usize; 6]) -> Option<isize> {
     schedule::turn();
     Some(order::in_order(|| {
         // SAFETY: by the contract the target makes this call.
-        let done = unsafe { sys::call(number, arguments) };
-        if done == 0 {
-            if let Some(status) = status {
+        let call = || unsafe { sys::call(number, arguments) };
+        let record = || match status {
+            Some(status) => {
                 let data_only = u64::from(number == FDATASYNC);
                 emit::append(about(FileCode::Sync, &status, [data_only, 0, 0]));
-                if descriptors::is_regular(&status) {
-                    pools::file_synced(fd);
-                }
-            } else {
-                append_path(FileCode::SyncAll, None, &[]);
             }
+            None => append_path(FileCode::SyncAll, None, &[]),
+        };
+        if status.is_some_and(|status| descriptors::is_regular(&status)) {
+            return pool_files::sync_file(fd, call, record);
+        }
+        let done = call();
+        if done == 0 {
+            record();
         }
         done
     }))
