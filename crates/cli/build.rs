@@ -12,8 +12,24 @@ fn main() {
     let target_directory = out.ancestors().nth(4).unwrap_or(&out);
     let library = powerfail_runtime_build::build(target_directory);
     println!("cargo::rustc-env=POWERFAIL_RUNTIME={}", library.display());
+    let is_release = env::var_os("PROFILE").is_some_and(|profile| profile == "release");
+    let built_from = if is_release {
+        if let Some(log) = powerfail_runtime_build::commit_log() {
+            println!("cargo::rerun-if-changed={}", log.display());
+        }
+        powerfail_runtime_build::commit()
+    } else {
+        // A new commit is no reason to compile everything again.
+        "a debug build, whose commit is not noted".to_owned()
+    };
+    let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it");
+    let target = env::var("TARGET").expect("cargo sets it");
+    let compiler = powerfail_runtime_build::compiler();
+    println!(
+        "cargo::rustc-env=POWERFAIL_LONG_VERSION={version} (from {built_from}; by {compiler}; for {target})"
+    );
     // The line tables that `powerfail demo` shows are compressed. A build that does not ship links faster without.
-    if env::var_os("PROFILE").is_some_and(|profile| profile == "release") {
+    if is_release {
         println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
     }
 }

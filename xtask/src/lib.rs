@@ -1,8 +1,10 @@
-//! The part of xtask that tests use as well: software of others, the packages that it needs, planted bugs, and
-//! what the kernel says of the model of files.
+//! The part of xtask that tests use as well: software of others, the packages that it needs, planted bugs,
+//! what the kernel says of the model of files, and the Debian package with the licences of what is in it.
 
 pub mod cluster;
+pub mod deb;
 pub mod kernel;
+pub mod notices;
 pub mod packages;
 pub mod planted;
 pub mod random;

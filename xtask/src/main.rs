@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use xtask::{cluster, kernel, packages, planted, run, targets, torture};
+use xtask::{cluster, deb, kernel, notices, packages, planted, run, targets, torture};
 
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
@@ -23,6 +23,10 @@ usage: cargo xtask COMMAND
   targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md
   planted         check all programs with planted bugs, and write docs/figures/planted.md
   cluster         check a program in shares under a Slurm of one node, as docs/guide/clusters.md says (as root)
+  deb             build the Debian package, in target/deb
+  notices         print the licences of the crates that powerfail contains
+  picture         make docs/figures/report.png, the picture of a report in README.md (needs chromium)
+  book            build the pages of docs as a book, in target/book (needs mdbook)
   bench [NAME [OPTIONS]]
                   run the benchmarks (all, or those of one file in benches/, with its options)
   fuzz [SECONDS [NAME]]
@@ -45,6 +49,10 @@ fn main() -> ExitCode {
         ["targets", name] => release().and_then(|binary| targets::run(&binary, Some(name))),
         ["cluster"] => release().and_then(|binary| cluster::run_recipe(&binary)),
         ["planted"] => planted::run(cargo),
+        ["deb"] => package(),
+        ["notices"] => notices::text().map(|text| print!("{text}")),
+        ["picture"] => picture(),
+        ["book"] => book(),
         ["bench"] => bench(None, &[]),
         ["bench", name, ref options @ ..] => bench(Some(name), options),
         ["fuzz"] => fuzz("60", None),
@@ -69,6 +77,75 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Builds the Debian package from a release.
+fn package() -> anyhow::Result<()> {
+    let binary = release()?;
+    let out = binary
+        .ancestors()
+        .nth(2)
+        .context("a directory of builds")?
+        .join("deb");
+    std::fs::create_dir_all(&out)?;
+    let package = deb::build(&binary, &out, "-Zxz")?;
+    println!("{}", package.display());
+    Ok(())
+}
+
+/// Makes the picture of a report, from a check of an example.
+fn picture() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let binary = debug_binary()?;
+    // The path is in the picture.
+    let folder = Path::new("/tmp/powerfail-example");
+    std::fs::create_dir(folder).with_context(|| folder.display().to_string())?;
+    let source = "counter.c";
+    std::fs::copy(root.join("examples").join(source), folder.join(source))?;
+    let mut compiler = Command::new("gcc");
+    run(compiler
+        .args(["-g", "-o", "counter", source])
+        .current_dir(folder))?;
+    let mut check = Command::new(&binary);
+    check.args([
+        "check",
+        "--html",
+        "report.html",
+        "--",
+        "./counter",
+        "{pool}",
+    ]);
+    // A bug is found: the exit code is not 0.
+    check
+        .current_dir(folder)
+        .stdout(std::process::Stdio::null())
+        .status()?;
+    let mut chromium = Command::new("chromium");
+    chromium.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+    ]);
+    chromium.args([
+        "--window-size=1000,1180",
+        "--blink-settings=preferredColorScheme=1",
+    ]);
+    let picture = root.join("docs/figures/report.png");
+    chromium.arg(format!("--screenshot={}", picture.display()));
+    run(chromium.arg(format!("file://{}/report.html", folder.display())))?;
+    std::fs::remove_dir_all(folder)?;
+    Ok(())
+}
+
+/// Builds the documentation as a book.
+fn book() -> anyhow::Result<()> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let is_installed = Command::new("mdbook").arg("--version").output().is_ok();
+    if !is_installed {
+        bail!("mdbook is not installed: cargo install mdbook");
+    }
+    run(Command::new("mdbook").arg("build").arg(docs))
 }
 
 /// All checks. Every step runs, so that one run shows all that is wrong; the tests come last, and

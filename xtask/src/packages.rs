@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 17] = [
+const NEEDED: [(&str, &str); 20] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -29,6 +29,12 @@ const NEEDED: [(&str, &str); 17] = [
     ("liblmdb-dev", "a target of tests keeps a database in it"),
     ("memcached", "a target of tests, with its items in a pool"),
     ("chromium", "pages of reports are tested in it"),
+    ("cmake", "a test of a program in C runs powerfail by it"),
+    ("meson", "the same"),
+    (
+        "pkg-config",
+        "meson finds the header with annotations by it",
+    ),
     ("fio", "a target of tests, on a mapped file"),
     ("parallel", "a recipe for shares of a run is tested with it"),
 ];

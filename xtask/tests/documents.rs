@@ -95,6 +95,32 @@ fn crates_depend_on_lower_layers_only() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The table of contents of the book has every page of `docs` once, under its own title.
+#[test]
+fn the_book_has_every_page() {
+    let docs = root().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).expect("the table of contents");
+    let mut listed: Vec<PathBuf> = links(&summary).iter().map(|link| docs.join(link)).collect();
+    listed.sort();
+    let pages = pages().into_iter().filter(|page| page.starts_with(&docs));
+    let pages: Vec<PathBuf> = pages.filter(|page| !page.ends_with("SUMMARY.md")).collect();
+    let missing: Vec<&PathBuf> = pages.iter().filter(|page| !listed.contains(page)).collect();
+    assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:?}");
+    assert_eq!(listed, pages, "each page once");
+    for page in &pages {
+        let text = fs::read_to_string(page).expect("a page");
+        let title = text.lines().find_map(|line| line.strip_prefix("# "));
+        let title = title.unwrap_or_default().replace(['`', '*'], "");
+        let link = page.strip_prefix(&docs).expect("a page of docs").display();
+        let is_index = link.to_string() == "README.md";
+        let entry = format!("[{title}]({link})");
+        assert!(
+            is_index || summary.contains(&entry),
+            "not in docs/SUMMARY.md: {entry}"
+        );
+    }
+}
+
 #[test]
 fn links_in_code_are_not_links() {
     let text =

@@ -178,11 +178,7 @@ fn limit(subject: &'static str, limit_bytes: Option<u64>, option: &str) -> Diagn
 
 fn debugger() -> Diagnosis {
     const SUBJECT: &str = "gdb";
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|directory| directory.join("gdb"))
-        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok());
-    match found {
+    match find_program(SUBJECT) {
         Some(path) => Diagnosis::good(SUBJECT, path.display().to_string()),
         None => Diagnosis::bad(
             SUBJECT,
@@ -193,8 +189,16 @@ fn debugger() -> Diagnosis {
     }
 }
 
+/// The file of a program in PATH.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
+}
+
 /// Whether a program can be recorded, and whether reports will have its source lines.
-fn program(program: &OsStr) -> Vec<Diagnosis> {
+pub(crate) fn program(program: &OsStr) -> Vec<Diagnosis> {
     const SUBJECT: &str = "program";
     let found = match inspect(program) {
         Ok(found) => found,

@@ -11,11 +11,12 @@ mod trace;
 mod values;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use powerfail_config::{
     CheckArgs, CommandText, Count, CrashArgs, LintArgs, RacesArgs, RecordArgs, ReportOutput,
-    atomicities, domains,
+    atomicities, domains, parse_duration,
 };
 use powerfail_finding::Code;
 use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
@@ -30,6 +31,8 @@ const EXAMPLES: &str = "\
 Examples:
   powerfail demo
       check a small built-in store with planted bugs
+  powerfail init -- ./my-program data
+      try a program, and write a powerfail.toml for powerfail check
   powerfail check -- ./my-program '{pool}'
       find crash-consistency bugs; recovery is the same command again
   powerfail check --recover './my-program --check {pool}' -- ./my-program '{pool}'
@@ -71,6 +74,7 @@ Examples:
 #[command(
     name = "powerfail",
     version,
+    long_version = env!("POWERFAIL_LONG_VERSION"),
     after_help = exit_codes(),
     after_long_help = format!("{EXAMPLES}\n\n{}", exit_codes()),
     arg_required_else_help = true
@@ -173,6 +177,13 @@ pub(crate) enum Command {
     ///
     /// Each page describes the bug, shows wrong and right code in C, and explains how powerfail detects it.
     Explain(ExplainArgs),
+    /// Try a program, and write a powerfail.toml with which powerfail check needs no arguments
+    ///
+    /// Runs the program as it is given, and sees which files it maps and writes. Where an argument names them, {pool} or
+    /// {dir} takes its place, and the program runs again to see whether that works. Then runs recovery for a few seconds.
+    /// The file has the command, the persistence domain, recovery and a budget, each with a comment. An existing file is
+    /// never replaced without --force.
+    Init(InitArgs),
     /// Show what this machine offers to powerfail, what it lacks, and what to do about it
     ///
     /// Probes the kernel, the processor, the isolation of recoveries, shared memory, limits and gdb. With a program,
@@ -392,6 +403,25 @@ pub(crate) struct ExplainArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Replace an existing powerfail.toml
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Command that recovers after a crash [default: the workload again]
+    #[arg(long, value_name = "CMD")]
+    pub(crate) recover: Option<CommandText>,
+    /// Time limit for each run of the program
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1m")]
+    pub(crate) record_timeout: Duration,
+    /// Workload: a command and its arguments
+    ///
+    /// It runs as it is, on its real files, with an empty standard input. {pool} in an argument is replaced by the path of
+    /// a fresh pool, {dir} by that of a fresh directory.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// A program to examine: a path, or a name to be found in PATH
     #[arg(value_name = "PROGRAM")]
@@ -406,6 +436,9 @@ pub(crate) struct HeaderArgs {
     /// Print the header for code that is annotated for XFDetector; it includes the other header
     #[arg(long)]
     pub(crate) xfdetector: bool,
+    /// Write the headers, and the files by which pkg-config and CMake find them, below this directory, such as /usr/local
+    #[arg(long, value_name = "PREFIX", conflicts_with = "xfdetector")]
+    pub(crate) install: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -136,7 +136,7 @@ fn say_interrupted() -> Exit {
 }
 
 /// Says why there is no report; the exit code.
-fn refuse(error: SessionError) -> anyhow::Result<Exit> {
+pub(crate) fn refuse(error: SessionError) -> anyhow::Result<Exit> {
     match error {
         SessionError::Workload(WorkloadError::Record(RecordError::Unsupported(unsupported))) => {
             complain(&unsupported.to_string());

@@ -14,6 +14,7 @@ mod generated;
 mod header;
 mod html;
 mod import;
+mod init;
 mod issue;
 mod memory;
 mod merge;
@@ -75,6 +76,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::Import(args)) => import::import(&args),
         Command::Trace(TraceCommand::Export(args)) => import::export(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Init(args) => init::init(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Header(args) => header::header(&args),
         Command::Completions(args) => generated::completions(&args),

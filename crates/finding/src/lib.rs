@@ -16,6 +16,7 @@ mod hex;
 mod id;
 mod mark;
 mod place;
+mod proposal;
 mod read;
 mod tree;
 
@@ -33,5 +34,6 @@ pub use hex::{from_hex, hex};
 pub use id::{assign_ids, finding_id};
 pub use mark::{Marks, ProgramMark};
 pub use place::{Helper, Role, SourcePlace, StackFrame};
+pub use proposal::{Proposal, ProposedDomain, RecoveryTrial};
 pub use read::{NotDurable, Races, Tried, UnsafeRead};
 pub use tree::{FileSystemResult, LostFileLength, LostFilePage, TreeCrash, TreeTotals};

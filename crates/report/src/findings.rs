@@ -33,6 +33,7 @@ use crate::text::{count, plural, printable, shell_word};
 
 pub use combinations::combinations;
 pub(crate) use label::label;
+pub(crate) use summary::not_checked_text;
 pub use summary::summary;
 pub(crate) use summary::{coverage, not_checked_sentence};
 

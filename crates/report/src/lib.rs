@@ -10,6 +10,7 @@ pub mod findings;
 pub mod foreign;
 pub mod formats;
 pub mod fuzz;
+pub mod init;
 pub mod issue;
 pub mod litmus;
 mod marks;

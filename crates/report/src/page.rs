@@ -116,7 +116,7 @@ fn data<'a>(input: &'a PageInput<'a>) -> Result<PageData<'a>, PageError> {
         schema: 1,
         report,
         summary: summary(report),
-        coverage_sentence: coverage(totals),
+        coverage_sentence: coverage(totals).replace('\n', "; "),
         not_checked: totals.not_checked.map(not_checked_sentence),
         findings,
         trace: whole,

@@ -54,6 +54,46 @@ pub fn build(target_directory: &Path) -> PathBuf {
     own.join("runtime/libpowerfail_runtime.so")
 }
 
+/// The commit of the sources, for `powerfail --version`: `commit 0c27f869 of 2026-11-17`, and whether files were changed
+/// since. Sources of an archive have none.
+pub fn commit() -> String {
+    let Some(commit) = git(&["log", "-1", "--format=%h of %cs"]) else {
+        return "sources without a repository".to_owned();
+    };
+    let is_changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_none_or(|it| !it.is_empty());
+    let changes = if is_changed { ", with changes" } else { "" };
+    format!("commit {commit}{changes}")
+}
+
+/// The file that each commit changes.
+pub fn commit_log() -> Option<PathBuf> {
+    let path = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
+    let path = workspace().join(path);
+    path.is_file().then_some(path)
+}
+
+/// The compiler, as it names itself.
+pub fn compiler() -> String {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.ok()
+        .filter(|text| !text.is_empty())
+        .unwrap_or_else(|| "an unknown compiler".to_owned())
+}
+
+/// What git answers, if these are sources of a repository.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(workspace())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

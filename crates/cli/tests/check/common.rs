@@ -89,6 +89,22 @@ impl Folder {
         self.build(name, &tests.join("programs").join(source), flags);
     }
 
+    /// Builds a program from `examples` as `./name`: wrong, as it is there, or with the line that it lacks.
+    pub(crate) fn build_example(&self, name: &str, fix: Option<(&str, &str)>) {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+        let file = format!("{name}.c");
+        let source = fs::read_to_string(examples.join(&file)).expect("an example");
+        let source = match fix {
+            Some((missing, there)) => {
+                assert!(source.contains(missing), "{file}: {missing}");
+                source.replace(missing, there)
+            }
+            None => source,
+        };
+        self.write(&file, &source);
+        self.build(name, &self.path(&file), &[]);
+    }
+
     fn build(&self, name: &str, source: &Path, flags: &[&str]) {
         let processors = fs::read_to_string("/proc/cpuinfo").expect("a list of processors");
         let has_clwb = processors.split_whitespace().any(|flag| flag == "clwb");

@@ -1,5 +1,8 @@
 //! Help, exit codes, colour, completions and man pages.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::common::{command, litmus, powerfail};
 
 #[test]
@@ -74,4 +77,38 @@ fn completions_and_man_pages_know_the_commands() {
     let pages = std::fs::read_dir(folder.path()).expect("readable").count();
     assert!(pages >= 9, "one page for each command: {pages}");
     assert_eq!(powerfail(&["man", "--out", "/does/not/exist"]).code, 2);
+}
+
+#[test]
+fn the_version_says_what_it_was_built_from() {
+    let short = powerfail(&["-V"]);
+    let version = concat!("powerfail ", env!("CARGO_PKG_VERSION"));
+    assert_eq!((short.code, short.stdout.trim_end()), (0, version));
+    let long = powerfail(&["--version"]).stdout;
+    assert!(long.starts_with(&format!("{version} (from ")), "{long}");
+    for words in ["; by rustc 1.", "; for x86_64-"] {
+        assert!(long.contains(words), "{long}");
+    }
+}
+
+/// What a release notes. The tests may run in sources without a repository.
+#[test]
+fn a_release_names_its_commit() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--short", "HEAD"]).current_dir(root);
+    let commit = git.output().ok().filter(|output| output.status.success());
+    let named = powerfail_runtime_build::commit();
+    match commit {
+        Some(output) => {
+            let commit = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                named.starts_with(&format!("commit {} of 20", commit.trim())),
+                "{named}"
+            );
+            let log = powerfail_runtime_build::commit_log();
+            assert!(log.is_none_or(|log| log.is_file()));
+        }
+        None => assert_eq!(named, "sources without a repository"),
+    }
 }

@@ -130,7 +130,7 @@ fn explorations(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
 }
 
 /// Why nothing was checked, and what to do.
-const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
+pub(crate) const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
     match reason {
         NotChecked::NoStore => (
             "the workload stored nothing in a pool",
