@@ -434,6 +434,27 @@ impl File {
         delayed
     }
 
+    /// Whether operations of the log have changed open pages: a truncation that cut them, a hole, a shift.
+    pub(super) fn has_logged_pages(&self) -> bool {
+        let mut versions = self.open_pages().flat_map(|(_, page)| &page.versions);
+        versions.any(|v| v.kind != VersionKind::Data)
+    }
+
+    /// The lengths that are in the log are durable: the operations that made them.
+    pub(super) fn close_logged_lengths(&mut self) -> Vec<OperationIndex> {
+        let Some(last) = self.lengths.iter().rposition(|v| v.logged) else {
+            return Vec::new();
+        };
+        self.base_len = self.lengths[last].len;
+        let closed = self.lengths.drain(..=last).filter(|v| v.logged);
+        closed.map(|v| v.operation).collect()
+    }
+
+    /// Whether a length of it is in the log.
+    pub(super) fn has_logged_length(&self) -> bool {
+        self.lengths.iter().any(|v| v.logged)
+    }
+
     // Choices.
 
     /// The lengths that a crash can leave, the oldest first.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::file::File;
 use super::ids::{NodeId, OperationIndex, Source};
 use super::names::{NameChange, Names};
-use super::operation::{NodeKind, Operation};
+use super::operation::{ByteRange, NodeKind, Operation};
 use super::rules::{Rules, SyncScope};
 use super::state::InitialTree;
 
@@ -229,7 +229,7 @@ impl Machine {
             }
             Operation::SyncRange { node, range } => {
                 let file = self.files.get(&node);
-                file.is_some_and(|file| file.is_open_in(range))
+                file.is_some_and(|file| file.is_open_in(range) || file.has_logged_length())
                     || !self.logged_by(operation, false).is_empty()
             }
             _ => false,
@@ -263,7 +263,8 @@ impl Machine {
     fn logged_by(&self, operation: &Operation, delayed: bool) -> BTreeSet<OperationIndex> {
         let (node, data_only) = match *operation {
             Operation::SyncFile { node, data_only } => (node, data_only),
-            Operation::SyncRange { node, .. } => (node, false),
+            // The kernel asks for the data and what is needed to read it.
+            Operation::SyncRange { node, .. } => (node, true),
             _ => return BTreeSet::new(),
         };
         match self.rules.sync_scope {
@@ -308,21 +309,10 @@ impl Machine {
         let (node, delayed) = match *operation {
             Operation::SyncFile { node, .. } => {
                 let delayed = self.has_delayed(node);
-                if let Some(file) = self.files.get_mut(&node) {
-                    // What it had in the log is durable with it.
-                    for index in file.logged() {
-                        if self.log.get(&index) == Some(&Logged::File(node)) {
-                            self.log.remove(&index);
-                        }
-                    }
-                    file.close();
-                }
+                self.close_file(node);
                 (node, delayed)
             }
-            Operation::SyncRange { node, range } => {
-                let file = self.files.get_mut(&node);
-                (node, file.is_some_and(|file| file.close_range(range)))
-            }
+            Operation::SyncRange { node, range } => (node, self.sync_range(node, range)),
             _ => return,
         };
         for index in self.logged_by(operation, delayed) {
@@ -331,6 +321,47 @@ impl Machine {
         }
         if self.files.get(&node).is_some_and(|file| !file.is_open()) {
             self.open_files.remove(&node);
+        }
+    }
+
+    /// A file is durable, with what it had in the log.
+    fn close_file(&mut self, node: NodeId) {
+        let Some(file) = self.files.get_mut(&node) else {
+            return;
+        };
+        for index in file.logged() {
+            if self.log.get(&index) == Some(&Logged::File(node)) {
+                self.log.remove(&index);
+            }
+        }
+        file.close();
+    }
+
+    /// A range of a file is durable, with the length that a truncation or an allocation has given to the file: without it the
+    /// data cannot be read. Whether that puts something into the log.
+    ///
+    /// Btrfs writes the inode to its log tree, and syncs the whole file after an operation that has cut or moved pages
+    /// (`BTRFS_INODE_NEEDS_FULL_SYNC` in `btrfs_sync_file`). POSIX asks for "synchronized I/O data integrity completion", as
+    /// of fdatasync. Where the log is in order, the caller makes all of it durable.
+    fn sync_range(&mut self, node: NodeId, range: ByteRange) -> bool {
+        let Some(file) = self.files.get_mut(&node) else {
+            return false;
+        };
+        let has_logged_pages = file.has_logged_pages();
+        match self.rules.sync_scope {
+            SyncScope::LogTree if has_logged_pages => {
+                let delayed = self.has_delayed(node);
+                self.close_file(node);
+                delayed
+            }
+            SyncScope::LogTree | SyncScope::Node if !has_logged_pages => {
+                let delayed = file.close_range(range);
+                for index in file.close_logged_lengths() {
+                    self.log.remove(&index);
+                }
+                delayed
+            }
+            _ => file.close_range(range),
         }
     }
 
