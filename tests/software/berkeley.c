@@ -2,6 +2,7 @@
 #include "software.h"
 
 #include <db.h>
+#include <errno.h>
 
 int main(int argc, char **argv)
 {
@@ -9,7 +10,10 @@ int main(int argc, char **argv)
 	DB *database;
 	REQUIRE(db_create(&database, NULL, 0) == 0);
 	int is_run = strcmp(argv[1], "run") == 0;
-	REQUIRE(database->open(database, NULL, argv[2], NULL, DB_BTREE, is_run ? DB_CREATE : DB_RDONLY, 0600) == 0);
+	int opened = database->open(database, NULL, argv[2], NULL, DB_BTREE, is_run ? DB_CREATE : DB_RDONLY, 0600);
+	if (opened == ENOENT && !is_run)
+		return 0; /* The crash came before the database had a name. */
+	REQUIRE(opened == 0);
 	for (int number = 1; number <= RECORDS; number++) {
 		char text[200];
 		fill_record(text, number);

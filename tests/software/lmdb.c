@@ -1,4 +1,7 @@
-/* LMDB. MODE: default, writemap, nosync (with the map, and without syncing: not safe by its own documentation). */
+/*
+ * LMDB. MODE: default, writemap, nometasync (the last transaction can be lost), nosync (with the map, and without syncing: not
+ * safe by its own documentation), nosync-write (the same without the map).
+ */
 #include "software.h"
 
 #include <lmdb.h>
@@ -12,6 +15,10 @@ int main(int argc, char **argv)
 		flags |= MDB_WRITEMAP;
 	else if (strcmp(mode, "nosync") == 0)
 		flags |= MDB_WRITEMAP | MDB_NOSYNC;
+	else if (strcmp(mode, "nosync-write") == 0)
+		flags |= MDB_NOSYNC;
+	else if (strcmp(mode, "nometasync") == 0)
+		flags |= MDB_NOMETASYNC;
 	MDB_env *environment;
 	REQUIRE(mdb_env_create(&environment) == 0);
 	REQUIRE(mdb_env_set_mapsize(environment, 256 * 1024) == 0);

@@ -1,4 +1,7 @@
-/* SQLite. MODE: delete, wal, mmap (a rollback journal, and the database mapped). */
+/*
+ * SQLite. MODE: delete, truncate, persist, wal, mmap (a rollback journal, and the database mapped). SYNC is the value of
+ * `PRAGMA synchronous`, full by default.
+ */
 #include "software.h"
 
 #include <sqlite3.h>
@@ -27,9 +30,14 @@ int main(int argc, char **argv)
 	REQUIRE(sqlite3_open(argv[2], &database) == SQLITE_OK);
 	if (strcmp(mode, "mmap") == 0)
 		execute("PRAGMA mmap_size = 1048576");
-	else if (strcmp(mode, "wal") == 0)
-		execute("PRAGMA journal_mode = wal");
-	execute("PRAGMA synchronous = full");
+	else {
+		char statement[64];
+		snprintf(statement, sizeof(statement), "PRAGMA journal_mode = %s", mode);
+		execute(statement);
+	}
+	char statement[64];
+	snprintf(statement, sizeof(statement), "PRAGMA synchronous = %s", argc > 4 ? argv[4] : "full");
+	execute(statement);
 	if (strcmp(argv[1], "run") == 0) {
 		execute("CREATE TABLE records (number INTEGER PRIMARY KEY, text TEXT)");
 		for (int number = 1; number <= RECORDS; number++) {

@@ -20,7 +20,8 @@ usage: cargo xtask COMMAND
   test            build and run all tests, on all cores
   size            build the binary as it ships and compare its size with the limit
   example         record a small program with a bug, and show what a crash would leave of its pool
-  targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md
+  targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md;
+                  POWERFAIL names another binary than that of a release build
   planted         check all programs with planted bugs, and write docs/figures/planted.md
   cluster         check a program in shares under a Slurm of one node, as docs/guide/clusters.md says (as root)
   deb             build the Debian package, in target/deb
@@ -45,8 +46,8 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["size"] => size(),
         ["example"] => example(),
-        ["targets"] => release().and_then(|binary| targets::run(&binary, None)),
-        ["targets", name] => release().and_then(|binary| targets::run(&binary, Some(name))),
+        ["targets"] => chosen().and_then(|binary| targets::run(&binary, None)),
+        ["targets", name] => chosen().and_then(|binary| targets::run(&binary, Some(name))),
         ["cluster"] => release().and_then(|binary| cluster::run_recipe(&binary)),
         ["planted"] => planted::run(cargo),
         ["deb"] => package(),
@@ -290,9 +291,17 @@ fn example() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The binary that the variable `POWERFAIL` names, or that of a release build.
+fn chosen() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("POWERFAIL") {
+        Some(path) => std::path::absolute(path).context("the path in POWERFAIL"),
+        None => release(),
+    }
+}
+
 /// Benchmarks that run the binary.
-const BENCHES_OF_BINARY: [&str; 7] = [
-    "record", "check", "failures", "explore", "eager", "races", "fuzz",
+const BENCHES_OF_BINARY: [&str; 8] = [
+    "record", "check", "failures", "files", "explore", "eager", "races", "fuzz",
 ];
 
 fn bench(name: Option<&str>, options: &[&str]) -> anyhow::Result<()> {
