@@ -48,6 +48,9 @@ fn compiler(language: &str) -> Command {
 
 /// Builds a program. It belongs to one test, so this happens once.
 pub(crate) fn binary(program: &Program) -> PathBuf {
+    if program.is_script() {
+        return program.source.clone();
+    }
     let kind = match program.kind {
         Kind::Fail => "fail",
         Kind::Pass => "pass",

@@ -126,9 +126,10 @@ pub(crate) fn is_at(program: &Program, expectation: &Expectation, finding: &Find
     };
     finding.code == expectation.code
         && finding.severity == expectation.severity
-        && place
-            .and_then(|place| line_of(program, place))
-            .is_some_and(|line| expectation.lines.contains(&line))
+        && (program.is_script()
+            || place
+                .and_then(|place| line_of(program, place))
+                .is_some_and(|line| expectation.lines.contains(&line)))
 }
 
 fn is_allowed(program: &Program, finding: &Finding) -> bool {

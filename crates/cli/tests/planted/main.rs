@@ -20,7 +20,12 @@ const PROGRAMS_PER_CODE: usize = 5;
 /// The classes of the bugs in a folder that is not named after their class.
 fn classes(folder: &str) -> Option<&'static [Class]> {
     match folder {
-        "files" => Some(&[Class::Durability, Class::Ordering, Class::Atomicity]),
+        "files" => Some(&[
+            Class::Durability,
+            Class::Ordering,
+            Class::Atomicity,
+            Class::RedundantSync,
+        ]),
         "races" => Some(&[Class::CrossFailureRace]),
         "semantic" => Some(&[Class::CrossFailureSemantic]),
         // A transaction bug adds too little or too much.
@@ -75,6 +80,7 @@ groups! {
     files_in_c: "files", "c";
     files_in_cpp: "files", "cc";
     files_in_rust: "files", "rs";
+    files_in_python: "files", "py";
     late_flush_in_c: "late-flush", "c";
     late_flush_in_cpp: "late-flush", "cc";
     late_flush_in_rust: "late-flush", "rs";

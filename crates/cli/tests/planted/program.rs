@@ -140,9 +140,18 @@ impl Program {
             allowances: Vec::new(),
         };
         for (line, number) in text.lines().zip(1..) {
-            program.read_line(line, number);
+            if program.is_script() {
+                program.read_line(&line.replace("# ", "// "), number);
+            } else {
+                program.read_line(line, number);
+            }
         }
         program
+    }
+
+    /// Whether an interpreter runs it. Places are in the interpreter then, and lines of the program are not known.
+    pub(crate) fn is_script(&self) -> bool {
+        self.language == "py"
     }
 
     fn read_line(&mut self, line: &str, number: u32) {

@@ -1,0 +1,26 @@
+// The directory is synced before the rename, and the file is not.
+// powerfail: workload = "{bin} {dir}"
+// powerfail: recover = "{bin} {dir} recover"
+
+#include "../../programs/files.h"
+
+static int recover(void) {
+    char text[64] = {0};
+    ssize_t len = read_file("settings", text, sizeof text - 1);
+    check(len < 0 || !strcmp(text, "colour=red\n") || !strcmp(text, "colour=blue\n"), "settings");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    files_dir = argv[1];
+    if (argc > 2) {
+        return recover();
+    }
+    create_synced("settings", "colour=red\n", 11);
+    int file = open_file("settings.tmp", O_CREAT | O_TRUNC | O_WRONLY);
+    check(write(file, "colour=blue\n", 12) == 12, "write");
+    sync_dir();
+    close(file);
+    check(rename(in_dir("settings.tmp"), in_dir("settings")) == 0, "rename"); // expect: PF0901
+    return 0;
+}

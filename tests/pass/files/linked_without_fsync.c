@@ -1,0 +1,26 @@
+// A new file gets a second name by link before its data is durable.
+// powerfail: workload = "{bin} {dir}"
+// powerfail: recover = "{bin} {dir} recover"
+
+#include "../../programs/files.h"
+
+static int recover(void) {
+    char text[64] = {0};
+    ssize_t len = read_file("settings", text, sizeof text - 1);
+    check(len < 0 || !strcmp(text, "colour=red\n") || !strcmp(text, "colour=blue\n"), "settings");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    files_dir = argv[1];
+    if (argc > 2) {
+        return recover();
+    }
+    int file = open_file("settings.tmp", O_CREAT | O_TRUNC | O_WRONLY);
+    check(write(file, "colour=red\n", 11) == 11, "write");
+    check(fsync(file) == 0, "fsync");
+    close(file);
+    check(link(in_dir("settings.tmp"), in_dir("settings")) == 0, "link");
+    check(unlink(in_dir("settings.tmp")) == 0, "unlink");
+    return 0;
+}
