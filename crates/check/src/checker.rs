@@ -3,13 +3,12 @@
 //! `check`, `crash`, `races`, `replay` and `fuzz` all go through a [`Checker`]. Callers say what to do
 //! ([`CrashOptions`]) and how recovery is run ([`Recovery`]); they need not know the oracle or the runner.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use powerfail_finding::Finding;
-use powerfail_model::{Domain, EventIndex};
+use powerfail_model::EventIndex;
 use powerfail_oracle::{Isolation, Oracle, OracleSettings};
-use powerfail_trace::{DIRECTORY_NOTE, Trace};
+use powerfail_trace::Trace;
 
 use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
@@ -98,9 +97,7 @@ impl<'t> Checker<'t> {
         &self,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Option<TreeRecording>, CheckError> {
-        let is_possible =
-            self.trace.pools().is_empty() || self.recovery.domain == Domain::PageCache;
-        if !is_possible {
+        if !TreeRecording::crashes(self.trace, self.recovery.domain) {
             return Ok(None);
         }
         let recording = TreeRecording::of(self.trace, progress)?;
@@ -153,8 +150,7 @@ impl<'t> Checker<'t> {
         recording: &'r TreeRecording,
     ) -> Result<TreeRunner<'r>, CheckError> {
         let mut plan = self.recovery.plan(self.trace, &mut |_| ());
-        let noted = self.trace.meta().note(DIRECTORY_NOTE).map(PathBuf::from);
-        plan.directory = noted.or_else(|| recording.roots.first().cloned());
+        plan.directory = plan.directory.or_else(|| recording.roots.first().cloned());
         let settings = OracleSettings {
             runtime: plan.preload.then(|| Arc::clone(&self.runtime)),
             confinement: self.recovery.confinement(),

@@ -1,7 +1,9 @@
 //! The persistence domain that a workload was written for, as its trace shows it.
 
 use powerfail_model::{Domain, Event, StoreKind};
-use powerfail_trace::{Annotation, Body, DOMAIN_NOTE, Frame, MarkKind, StackId, Trace, TraceError};
+use powerfail_trace::{
+    Annotation, Body, DIRECTORY_NOTE, DOMAIN_NOTE, Frame, MarkKind, StackId, Trace, TraceError,
+};
 
 use crate::error::CheckError;
 use crate::reading::WatchedRecords;
@@ -24,8 +26,8 @@ pub fn domain_of(trace: &Trace) -> Result<Domain, CheckError> {
     }
 }
 
-/// Chooses the domain of a workload. One that calls msync and its like, and has no flush instruction, was written for the
-/// page cache. `progress` hears how many bytes of the trace were read.
+/// Chooses the domain of a workload. One that calls msync and its like, or works in `{dir}`, and has no flush instruction, was
+/// written for the page cache. `progress` hears how many bytes of the trace were read.
 pub(crate) fn detect_domain(
     trace: &Trace,
     progress: &mut dyn FnMut(u64),
@@ -56,6 +58,15 @@ pub(crate) fn detect_domain(
     };
     let calls = format!("calls msync, fsync or fdatasync {}", times(syncs));
     Ok(match (flushes, syncs) {
+        (0, 0) if trace.meta().note(DIRECTORY_NOTE).is_some() && !trace.pools().is_empty() => {
+            DetectedDomain {
+                domain: Domain::PageCache,
+                reason: Some(
+                    "the domain is pagecache: the workload maps files in {dir} and never flushes; --domain overrides it"
+                        .to_owned(),
+                ),
+            }
+        }
         (_, 0) => DetectedDomain {
             domain: Domain::default(),
             reason: None,

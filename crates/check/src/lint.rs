@@ -15,6 +15,7 @@ use crate::group::group;
 use crate::marks::add_marks;
 use crate::places::{Access, Places};
 use crate::remedy::Remedy;
+use crate::tree::TreeRecording;
 
 /// The result of a lint.
 #[derive(Debug)]
@@ -47,7 +48,9 @@ pub fn lint(
         }
         findings.push(finding);
     }
-    findings.extend(file_lint::findings(trace, options.warnings, &mut places)?);
+    if TreeRecording::crashes(trace, options.domain) {
+        findings.extend(file_lint::findings(trace, options.warnings, &mut places)?);
+    }
     let mut findings = group(findings);
     places.name_syncs(&mut findings)?;
     add_marks(trace, &mut findings)?;

@@ -17,7 +17,7 @@ use powerfail_oracle::{
     CommandLine, Confinement, Limits, Oracle, OracleSettings, Ready, RecoveryPlan, Server,
 };
 use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
-use powerfail_trace::Trace;
+use powerfail_trace::{DIRECTORY_NOTE, Trace};
 use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,7 @@ impl Recovery {
     pub(crate) fn plan(&self, trace: &Trace, progress: &mut dyn FnMut(u64)) -> RecoveryPlan {
         let mut plan = self.plan_without_trace();
         Persistent::of(trace).equip(&mut plan, progress);
+        plan.directory = trace.meta().note(DIRECTORY_NOTE).map(PathBuf::from);
         plan
     }
 

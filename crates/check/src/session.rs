@@ -5,6 +5,7 @@
 //! directory. What a user sees on the way comes as [`CheckEvent`]s; what is left to the caller is to show the report.
 
 mod companions;
+mod elsewhere;
 mod error;
 mod keeping;
 mod settings;
@@ -41,6 +42,7 @@ use crate::schedules::{ScheduledTraces, Schedules, record_first, record_schedule
 use crate::shares::Shares;
 use crate::sieve::{Sieve, SiftedEvents};
 use crate::workload::record_workload;
+use elsewhere::Elsewhere;
 use keeping::Purpose;
 
 /// What all commands need besides their settings.
@@ -97,6 +99,8 @@ struct Subject<'a> {
     jobs: usize,
     /// Files that the workload wrote with system calls and that belong to a pool: crash images lack them.
     companions: &'a [PathBuf],
+    /// Files that the workload wrote outside of all trees.
+    elsewhere: &'a [PathBuf],
 }
 
 impl Session<'_> {
@@ -127,6 +131,7 @@ impl Session<'_> {
                 recovery: &recovery,
                 jobs: test.failures.jobs.to_usize(),
                 companions: &companions,
+                elsewhere: &[],
             };
             let options = settings::check(settings);
             let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
@@ -163,6 +168,7 @@ impl Session<'_> {
             recovery: &recovery,
             jobs: test.failures.jobs.to_usize(),
             companions: &summary.companions,
+            elsewhere: &summary.elsewhere,
         };
         let options = settings::check(settings);
         let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
@@ -289,6 +295,7 @@ impl Session<'_> {
             recovery: &recovery,
             jobs: settings.failures.jobs.to_usize(),
             companions: &[],
+            elsewhere: &[],
         };
         let outcomes = self.outcomes(purpose, settings, subject, out)?;
         let sieve = self.sieve(&settings.output, baseline.as_ref());
@@ -429,7 +436,11 @@ impl Session<'_> {
             observer: self.observer,
             hides_failures: !companions.is_empty(),
         };
+        let elsewhere = Elsewhere::watch(subject.elsewhere);
         let crashed = checker.crash(options, &mut events);
+        if let Some(sentence) = elsewhere.note() {
+            self.observer.event(CheckEvent::Note(&sentence));
+        }
         let mut crashed = crashed.map_err(about(subject.path))?;
         companions::doubt(&mut crashed, companions);
         Ok(crashed)
@@ -532,7 +543,10 @@ fn address_space_warning(options: &CrashOptions) -> Option<String> {
 
 /// Every recording has to begin with the same content.
 fn needs_fresh_pools(settings: &CheckSettings) -> Result<(), SessionError> {
-    let is_fresh = |word: &OsString| word.to_string_lossy().contains("{pool}");
+    let is_fresh = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.contains("{pool}") || word.contains("{dir}")
+    };
     if settings.recording.heap.is_some() || settings.command.iter().any(is_fresh) {
         Ok(())
     } else {

@@ -22,9 +22,10 @@ pub(crate) use recording::TreeRecording;
 pub(crate) use replay::TreeReplay;
 pub(crate) use runner::TreeRunner;
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-use powerfail_finding::{Finding, Role, TreeCrash};
+use powerfail_finding::{Class, Code, Finding, Role, Severity, SourcePlace, TreeCrash};
 use powerfail_model::files::FileSystem;
 use powerfail_trace::Trace;
 
@@ -32,6 +33,7 @@ use crate::content::ExpectedContents;
 use crate::crash::{BoundedObserver, Clock, Crashed, suspect_note};
 use crate::error::CheckError;
 use crate::event::Observer;
+use crate::file_lint;
 use crate::group::group;
 use crate::marks::add_marks;
 use crate::options::CrashOptions;
@@ -135,6 +137,9 @@ pub(crate) fn crash(
                 .to_owned(),
         );
     }
+    if !options.is_partial() {
+        add_linted(trace, options.warnings, &mut places, &mut crashed.findings)?;
+    }
     crashed.findings = group(std::mem::take(&mut crashed.findings));
     add_marks(trace, &mut crashed.findings)?;
     crashed.notes.extend(places.notes());
@@ -147,8 +152,17 @@ pub(crate) fn crash(
 }
 
 /// Adds a finding of a crash that loses something. Where the power must not fail before an operation, that operation must
-/// not be lost either: that is one bug.
+/// not be lost either: that is one bug. So it is if the creation of a file can be lost, and its data as well, while the same
+/// operation survives.
 fn join(finding: Finding, findings: &mut Vec<Finding>) {
+    if let Some(known) = findings.iter_mut().find(|it| is_same_file(it, &finding)) {
+        let count = known.count + finding.count;
+        if finding.code.class() == Class::Ordering {
+            *known = finding;
+        }
+        known.count = count;
+        return;
+    }
     let lost = |it: &Finding| {
         let first = it.places.first().filter(|it| it.role == Role::Store);
         first.map(|it| {
@@ -168,6 +182,57 @@ fn join(finding: Finding, findings: &mut Vec<Finding>) {
         Some(known) => known.count += finding.count,
         None => findings.push(finding),
     }
+}
+
+/// Whether both are about one file that is lost while the same operation survives.
+fn is_same_file(one: &Finding, other: &Finding) -> bool {
+    let survivor = |it: &Finding| {
+        let place = it.places.iter().find(|it| it.role == Role::Survivor)?;
+        Some((
+            place.file.clone(),
+            place.line,
+            place.function.clone(),
+            place.pool.clone(),
+        ))
+    };
+    let lost = |it: &Finding| {
+        let place = it.places.iter().find(|it| it.role == Role::Store)?;
+        place.pool.clone()
+    };
+    let is_creation = |it: &Finding| {
+        let place = it.places.iter().find(|it| it.role == Role::Store);
+        let operation = place.and_then(|it| it.operation.as_deref());
+        operation.is_some_and(|it| it.starts_with(words::CREATION))
+    };
+    is_creation(one) != is_creation(other)
+        && lost(one).is_some()
+        && lost(one) == lost(other)
+        && survivor(one).is_some()
+        && survivor(one) == survivor(other)
+}
+
+/// Adds what the lint has proved: useless syncs. One that was made once may be needed in other runs, so it is only there if
+/// warnings are wanted. So are candidates, which no crash has confirmed, if no finding is about the same operation.
+fn add_linted(
+    trace: &Trace,
+    warnings: bool,
+    places: &mut Places<'_>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), CheckError> {
+    let key = |it: &SourcePlace| (it.file.clone(), it.line, it.function.clone());
+    let known: BTreeSet<_> = findings.iter().flat_map(|it| &it.places).map(key).collect();
+    for mut finding in file_lint::findings(trace, warnings, places)? {
+        let is_proved = finding.code == Code::RedundantSync;
+        if !is_proved {
+            finding.severity = Severity::Warning;
+        }
+        let is_known = || finding.places.iter().any(|it| known.contains(&key(it)));
+        let is_often = is_proved && finding.count > 1;
+        if is_often || (warnings && !is_known()) {
+            findings.push(finding);
+        }
+    }
+    Ok(())
 }
 
 /// Says what it means for the result that recovery accepts changed trees.

@@ -18,7 +18,6 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let mut options = RecordOptions::new(settings.command.clone(), output);
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
-    options.choose_trees(&settings.recording.tree);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
     options.mode = match settings.mode {
         powerfail_config::Mode::Patch => powerfail_recorder::Mode::Patch,
@@ -31,6 +30,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     };
     options.domain = settings.domain;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
+    options.choose_trees(&settings.recording.tree);
     options.valgrind_requests = settings.recording.valgrind_requests;
     options.derandomise = settings.recording.derandomise;
     options.time_limit = Some(settings.recording.record_timeout);

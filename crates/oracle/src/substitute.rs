@@ -93,10 +93,8 @@ impl Substitution {
     /// The same, and `{dir}` stands for this directory, or for what takes its place.
     #[must_use]
     pub fn with_directory(mut self, directory: &Path) -> Self {
-        let known = self
-            .paths
-            .iter()
-            .find(|(original, _)| original == directory);
+        let mut known = self.paths.iter().chain(&self.directories);
+        let known = known.find(|(original, _)| original == directory);
         self.directory = known.map_or_else(|| directory.into(), |(_, place)| place.clone());
         self
     }

@@ -142,7 +142,7 @@ impl fmt::Display for TreeCheckFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "the recording of the files in {} is incomplete: {}",
+            "the recording of the files in {} is incomplete: {}; --tree none records mapped pools only",
             self.path.display(),
             self.difference
         )

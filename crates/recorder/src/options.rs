@@ -34,6 +34,9 @@ pub struct RecordOptions {
     /// Whether the directory of `{pool}` is one, too, and, if there is none, every directory below the current one in which
     /// the target changes something.
     pub automatic_trees: bool,
+    /// Files and directories that belong to no tree: what powerfail itself writes. The trace and what this process has as its
+    /// standard output and standard error need not be named.
+    pub not_in_trees: Vec<PathBuf>,
     /// Where the directory of `{pool}` is created. `None`: in `/dev/shm`, or in the directory for temporary files.
     pub pm_dir: Option<PathBuf>,
     /// The directory of `{pool}` and `{input}`, if their paths must be the same in several recordings: see
@@ -81,13 +84,20 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
-    /// Takes the trees of a command line: directories, or `auto`.
+    /// Takes the trees of a command line: directories, `auto` or `none`. Without any, they are chosen automatically, unless
+    /// the data of the target is in its persistent heap.
     pub fn choose_trees(&mut self, trees: &[PathBuf]) {
         const AUTOMATIC: &str = "auto";
-        let (automatic, named): (Vec<&PathBuf>, Vec<&PathBuf>) =
-            trees.iter().partition(|tree| tree.as_os_str() == AUTOMATIC);
-        self.automatic_trees = !automatic.is_empty();
-        self.trees = named.into_iter().cloned().collect();
+        const NONE: &str = "none";
+        let is = |tree: &PathBuf, word: &str| tree.as_os_str() == word;
+        self.automatic_trees = match trees {
+            [] => self.heap_bytes.is_none(),
+            trees => trees.iter().any(|tree| is(tree, AUTOMATIC)),
+        };
+        let named = trees
+            .iter()
+            .filter(|tree| !is(tree, AUTOMATIC) && !is(tree, NONE));
+        self.trees = named.cloned().collect();
     }
 
     /// The usual options for a command.
@@ -99,6 +109,7 @@ impl RecordOptions {
             not_pools: Vec::new(),
             trees: Vec::new(),
             automatic_trees: false,
+            not_in_trees: Vec::new(),
             pm_dir: None,
             directory: None,
             contents: None,

@@ -466,7 +466,9 @@ impl Output {
                     .try_for_each(|operation| self.append(thread, stack, Body::File(operation))),
                 Meaning::Nothing => Ok(()),
                 Meaning::Contradiction => {
-                    self.contradictions += 1;
+                    if !self.trees.is_excluded(file) {
+                        self.contradictions += 1;
+                    }
                     Ok(())
                 }
             },
@@ -483,7 +485,9 @@ impl Output {
         sync: u64,
     ) -> Result<(), TraceError> {
         let Some((write, durable)) = self.trees.write(file, offset, bytes, sync) else {
-            self.contradictions += 1;
+            if !self.trees.is_excluded(file) {
+                self.contradictions += 1;
+            }
             return Ok(());
         };
         match self.mapped_pool(file) {

@@ -149,6 +149,11 @@ fn trees(
     writer: &mut TraceWriter<File>,
 ) -> Result<Trees, RecordError> {
     let mut trees = Trees::default();
+    let own = options.not_in_trees.iter().map(PathBuf::as_path);
+    let outputs = [Path::new("/proc/self/fd/1"), Path::new("/proc/self/fd/2")];
+    for path in own.chain(outputs).chain([options.trace.as_path()]) {
+        trees.exclude(path);
+    }
     let fresh = if options.automatic_trees {
         fresh.directory()
     } else {
@@ -187,7 +192,10 @@ fn summarise(
     }
     let companions = recording.written.companions(&pools);
     let elsewhere = recording.written.outside(&pools, &recording.output.trees);
-    recording.warnings.extend(recording.output.trees.warnings());
+    // A target that only stores to its pools does not need the files beside them.
+    if pools.is_empty() || !companions.is_empty() {
+        recording.warnings.extend(recording.output.trees.warnings());
+    }
     judged.suspects.extend(recording.written.unrecorded());
     judged.suspects.extend(refused_call(ended.exit.status));
     recording.warnings.extend(recording.written.warning());

@@ -26,7 +26,7 @@ use crate::sparse::{FileIdentity, SparseFile};
 /// A directory that becomes a tree because the target changes something in it may have so many names,
 const IMPLICIT_NAMES_MAX: u64 = 20_000;
 /// and so many bytes.
-const IMPLICIT_BYTES_MAX: u64 = 1 << 30;
+const IMPLICIT_BYTES_MAX: u64 = 256 << 20;
 /// Permissions in a mode.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -45,8 +45,23 @@ pub(crate) struct Trees {
     next_node: u32,
     /// Files that the target maps and that are not pools.
     unrecorded: FxHashSet<FileIdentity>,
+    /// Files and directories that belong to no tree.
+    excluded: Excluded,
     /// Directories that were too large to become trees, and why.
     refused: BTreeMap<PathBuf, String>,
+}
+
+/// What lies in a tree and does not belong to it.
+#[derive(Debug, Default)]
+struct Excluded {
+    paths: Vec<PathBuf>,
+    files: FxHashSet<FileIdentity>,
+}
+
+impl Excluded {
+    fn has(&self, path: &Path) -> bool {
+        self.paths.iter().any(|it| path.starts_with(it))
+    }
 }
 
 /// What an operation of the runtime is in the trace.
@@ -83,11 +98,28 @@ impl Trees {
         if self.contains(&path) {
             return Ok(());
         }
-        let scanned = Scan::of(&path, None, &self.roots).map_err(failed)?;
+        let scanned = Scan::of(&path, None, &self.roots, &self.excluded).map_err(failed)?;
         if let Some(scanned) = scanned {
             self.define(writer, path, &scanned)?;
         }
         Ok(())
+    }
+
+    /// Leaves a file or a directory out of all trees.
+    pub(crate) fn exclude(&mut self, path: &Path) {
+        let (Ok(path), Ok(metadata)) = (path.canonicalize(), fs::metadata(path)) else {
+            return;
+        };
+        self.excluded.paths.push(path);
+        self.excluded.files.insert(FileIdentity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        });
+    }
+
+    /// Whether a file was left out.
+    pub(crate) fn is_excluded(&self, file: FileIdentity) -> bool {
+        self.excluded.files.contains(&file)
     }
 
     /// Directories below this one become trees when the target changes something in them.
@@ -125,14 +157,15 @@ impl Trees {
             return Ok(true);
         }
         let is_below = |candidate: &PathBuf| path.starts_with(candidate);
-        if !self.candidate.as_ref().is_some_and(is_below) || self.refused.contains_key(path) {
+        let is_candidate = self.candidate.as_ref().is_some_and(is_below);
+        if !is_candidate || self.refused.contains_key(path) || self.excluded.has(path) {
             return Ok(false);
         }
         let limits = Limits {
             names: IMPLICIT_NAMES_MAX,
             bytes: IMPLICIT_BYTES_MAX,
         };
-        match Scan::of(path, Some(&limits), &self.roots) {
+        match Scan::of(path, Some(&limits), &self.roots, &self.excluded) {
             Ok(Some(scanned)) => {
                 self.define(writer, path.to_path_buf(), &scanned)?;
                 Ok(true)
@@ -436,7 +469,7 @@ impl Trees {
             }
         }
         for (index, root) in (0..).map(TreeIndex).zip(&self.roots) {
-            let scan = Scan::of(&root.path, None, &[])?;
+            let scan = Scan::of(&root.path, None, &[], &self.excluded)?;
             let mut entries = Vec::new();
             for found in scan.iter().flat_map(|scan| &scan.found) {
                 entries.push(FinalEntry {
@@ -562,8 +595,13 @@ struct Scan {
 
 impl Scan {
     /// Reads a directory; `None` if it holds more than the limits allow. What is below trees that are known is left out:
-    /// operations in them may not have been written yet.
-    fn of(path: &Path, limits: Option<&Limits>, known: &[Tree]) -> io::Result<Option<Self>> {
+    /// operations in them may not have been written yet. So is what belongs to no tree.
+    fn of(
+        path: &Path,
+        limits: Option<&Limits>,
+        known: &[Tree],
+        excluded: &Excluded,
+    ) -> io::Result<Option<Self>> {
         let mut scan = Self::default();
         let mut bytes = 0;
         let root = Found::new(path.to_path_buf(), &fs::metadata(path)?, None)?;
@@ -576,6 +614,9 @@ impl Scan {
                 // The same order in every recording, whatever the file system does.
                 names.sort_unstable_by_key(fs::DirEntry::file_name);
                 for entry in names.into_iter().rev() {
+                    if excluded.has(&entry.path()) {
+                        continue;
+                    }
                     let name = entry.file_name().into_vec();
                     let metadata = match entry.path().symlink_metadata() {
                         Ok(metadata) => metadata,

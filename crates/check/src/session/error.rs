@@ -96,8 +96,8 @@ pub enum SessionError {
     NoRecovery,
     /// The recordings would not begin with the same content.
     #[error(
-        "--schedules runs the workload several times, each time on a fresh pool: write {{pool}} in its command where \
-         the path of the pool is"
+        "--schedules runs the workload several times, each time on a fresh pool: write {{pool}} or {{dir}} in its command \
+         where its path is"
     )]
     PoolNotFresh,
     /// No port is free.

@@ -42,10 +42,13 @@ pub(super) fn workload(
     let mut options = RecordOptions::new(words.collect::<Vec<OsString>>(), trace);
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
-    options.choose_trees(&settings.recording.tree);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
     options.stacks = Stacks::Full;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
+    options.choose_trees(&settings.recording.tree);
+    options
+        .not_in_trees
+        .extend(trace.parent().map(Path::to_path_buf));
     options.valgrind_requests = settings.recording.valgrind_requests;
     options.derandomise = settings.recording.derandomise;
     options.time_limit = Some(settings.recording.record_timeout);

@@ -75,8 +75,9 @@ impl TreeEngine<'_, '_> {
         let torn = fates.iter().find(|(_, fate)| *fate == Fate::Torn);
         let lost = torn.or_else(|| fates.iter().find(|(_, fate)| *fate == Fate::Lost));
         let lost = lost.and_then(|(index, _)| self.place_in_list(*index));
-        let is_torn = torn.is_some();
         let survivor = self.survivor(minimal, lost, &fates);
+        let keeps_length = survivor.is_none() && self.keeps_length(minimal, lost);
+        let is_torn = torn.is_some() || keeps_length;
         let mut found = Vec::new();
         if let Some(lost) = lost {
             found.push(self.place_of(Role::Store, lost, places)?);
@@ -103,7 +104,13 @@ impl TreeEngine<'_, '_> {
             torn: is_torn,
             choices: Vec::new(),
         };
-        let message = self.message(&minimal.symptom, lost, survivor, is_torn);
+        let message = if keeps_length {
+            let does = symptom_words(&minimal.symptom);
+            let lost = in_sentence(self.recording, lost.unwrap_or_default());
+            format!("{does} if the data of {lost} is lost and the length that it made survives")
+        } else {
+            self.message(&minimal.symptom, lost, survivor, is_torn)
+        };
         let trial = TreeTrial {
             place: minimal.place,
             difference: frontier.difference(&minimal.state),
@@ -160,7 +167,8 @@ impl TreeEngine<'_, '_> {
             return symptom.code;
         };
         let survivor = survivor.and_then(operation);
-        if is_torn {
+        // What was promised is gone, as a whole or in part.
+        if is_torn && symptom.code != Code::AcknowledgedLost {
             return Code::WriteTorn;
         }
         let is_write = matches!(lost, Operation::Write { .. });
@@ -170,9 +178,21 @@ impl TreeEngine<'_, '_> {
             {
                 Code::NamedBeforeSynced
             }
-            Some(Operation::Unlink { .. } | Operation::Truncate { .. }) => {
-                Code::RemovedBeforeSynced
+            Some(Operation::Exchange {
+                first_node,
+                second_node,
+                ..
+            }) if !lost.is_namespace()
+                && [*first_node, *second_node].map(Some).contains(&lost.node()) =>
+            {
+                Code::NamedBeforeSynced
             }
+            Some(
+                Operation::Unlink { .. }
+                | Operation::Truncate { .. }
+                | Operation::PunchHole { .. }
+                | Operation::CollapseRange { .. },
+            ) => Code::RemovedBeforeSynced,
             Some(Operation::Write { .. }) if is_write => Code::WritesReordered,
             None if lost.is_namespace() => Code::DirectoryNotSynced,
             None if is_write => Code::WriteNotSynced,
@@ -185,7 +205,8 @@ impl TreeEngine<'_, '_> {
         operations.binary_search_by_key(&index, |it| it.index).ok()
     }
 
-    /// The operation that makes the loss bad: the last one before the failure that changes something and survives.
+    /// The operation that makes the loss bad: the one that gave a file its name before its data was durable, or else the
+    /// last one before the failure that changes something and survives.
     fn survivor(
         &self,
         minimal: &Minimal,
@@ -204,7 +225,34 @@ impl TreeEngine<'_, '_> {
                 && !matches!(it.operation, Operation::Close { .. })
                 && fate.is_none_or(|(_, fate)| *fate == Fate::Survived)
         };
-        (lost + 1..minimal.place).rev().find(changes)
+        let operation = |place: usize| &self.recording.operations[place].operation;
+        let file = operation(lost)
+            .node()
+            .filter(|_| !operation(lost).is_namespace());
+        let names = |place: &usize| match operation(*place) {
+            Operation::Rename { node, .. } | Operation::Link { node, .. } => Some(*node) == file,
+            Operation::Exchange {
+                first_node,
+                second_node,
+                ..
+            } => [*first_node, *second_node].map(Some).contains(&file),
+            _ => false,
+        };
+        let survivors = || (lost + 1..minimal.place).rev().filter(changes);
+        survivors().find(names).or_else(|| survivors().next())
+    }
+
+    /// Whether a write has made its file longer, and a crash keeps the length and loses the data: a part of it survives.
+    fn keeps_length(&self, minimal: &Minimal, lost: Option<usize>) -> bool {
+        let Some(lost) = lost else { return false };
+        let Operation::Write { node, range } = self.recording.operations[lost].operation else {
+            return false;
+        };
+        let before = self.recording.newest(lost);
+        let len_bytes = before.nodes.get(&node).map(|it| it.content.len_bytes());
+        minimal.symptom.code != Code::AcknowledgedLost
+            && len_bytes.is_some_and(|it| it < range.end())
+            && !minimal.state.lengths.iter().any(|it| it.node == node)
     }
 
     fn message(
@@ -319,7 +367,7 @@ impl TreeEngine<'_, '_> {
     ) -> Result<(), CheckError> {
         let operation = self.recording.operations[lost].operation.clone();
         let before = survivor.filter(|it| *it > lost).unwrap_or(minimal.place);
-        if is_torn && before <= lost + 1 {
+        if is_torn && before <= lost + 1 && minimal.symptom.code != Code::AcknowledgedLost {
             finding.explain(
                 "no fsync makes one write atomic: recovery has to recognise a record of which a part is missing, by a \
                  checksum or a length that is written later"

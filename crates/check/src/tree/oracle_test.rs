@@ -1,6 +1,8 @@
 //! Whether recovery can fail at all: it is tried on trees that no crash could leave.
 
-use powerfail_image::{FileContent, TreeEntry, TreeImage};
+use std::collections::BTreeSet;
+
+use powerfail_image::{FileContent, NodeKey, TreeEntry, TreeImage};
 use powerfail_oracle::Verdict;
 
 use super::engine::TreeEngine;
@@ -21,14 +23,18 @@ pub(super) enum OracleTest {
 const CHANGED_BYTES_MAX: u64 = 16 << 20;
 
 impl TreeEngine<'_, '_> {
-    /// Tries recovery on the final tree without files, with files of zeros, and with other bytes.
+    /// Tries recovery on the final tree without the files that the workload changes, with zeros in them, and with other bytes.
+    /// Other files, such as the program itself, stay.
     pub(super) fn test_oracle(
         &mut self,
         undisturbed: &UndisturbedRecovery,
     ) -> Result<OracleTest, CheckError> {
         let newest = self.recording.newest(self.recording.len()).image();
-        let mut images = vec![without_files(&newest)];
-        images.extend([Change::Zero, Change::Scramble].map(|change| changed(&newest, change)));
+        let files = self.recording.changed_nodes();
+        let files: BTreeSet<NodeKey> = files.iter().map(|it| NodeKey(it.0.into())).collect();
+        let mut images = vec![without_files(&newest, &files)];
+        let changes = [Change::Zero, Change::Scramble];
+        images.extend(changes.map(|change| changed(&newest, &files, change)));
         images.push(newest);
         let of = images.len() as u64;
         for (number, image) in images.iter().enumerate() {
@@ -54,17 +60,21 @@ enum Change {
     Scramble,
 }
 
-fn without_files(image: &TreeImage) -> TreeImage {
+fn without_files(image: &TreeImage, files: &BTreeSet<NodeKey>) -> TreeImage {
     let mut image = image.clone();
     image
         .entries
-        .retain(|_, entry| matches!(entry, TreeEntry::Directory { .. }));
+        .retain(|_, entry| !matches!(entry, TreeEntry::File(node) if files.contains(node)));
     image
 }
 
-fn changed(image: &TreeImage, change: Change) -> TreeImage {
+fn changed(image: &TreeImage, files: &BTreeSet<NodeKey>, change: Change) -> TreeImage {
     let mut image = image.clone();
-    for file in image.files.values_mut() {
+    let chosen = image
+        .files
+        .iter_mut()
+        .filter(|(node, _)| files.contains(node));
+    for (_, file) in chosen {
         let len_bytes = file.content.len_bytes();
         if len_bytes > CHANGED_BYTES_MAX {
             continue;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use powerfail_explore::OperationAt;
 
 use powerfail_image::{FileContent, TreeImage, TreeNode, TreeNodes};
-use powerfail_model::EventIndex;
 use powerfail_model::files::{Difference, InitialTree, NodeId, Operation, OperationIndex, Source};
+use powerfail_model::{Domain, EventIndex};
 use powerfail_trace::{Body, FileOperation, FileOperations, StackId, Trace};
 
 use super::words::role_of;
@@ -51,6 +51,11 @@ pub(crate) struct TreeRecording {
 }
 
 impl TreeRecording {
+    /// Whether a crash can be one of files: they are not beside pools in persistent memory.
+    pub(crate) fn crashes(trace: &Trace, domain: Domain) -> bool {
+        trace.pools().is_empty() || domain == Domain::PageCache
+    }
+
     /// Reads a trace. `None` if it has no tree. `progress` hears how many bytes of it were read.
     pub(crate) fn of(
         trace: &Trace,
@@ -104,17 +109,11 @@ impl TreeRecording {
         Ok(Some(recording))
     }
 
-    /// Whether a file is changed that is not a pool.
+    /// Whether a file is changed that is not a pool. Files whose content is not recorded hold no data that recovery needs.
     pub(crate) fn changes_files(&self) -> bool {
-        self.operations.iter().any(|it| {
-            let changes =
-                !it.operation.is_sync() && !matches!(it.operation, Operation::Close { .. });
-            let is_mapped = it
-                .operation
-                .node()
-                .is_some_and(|node| self.mapped.contains(&node));
-            changes && !is_mapped
-        })
+        let is_other = |node| self.mapped.contains(&node) || self.unrecorded.contains(&node);
+        let mut changes = self.operations.iter().filter(|it| is_change(&it.operation));
+        changes.any(|it| !it.operation.node().is_some_and(is_other))
     }
 
     /// How many operations there are.
@@ -238,9 +237,16 @@ impl TreeRecording {
         roles
     }
 
-    /// The trees before the first operation have a file.
+    /// What the workload changes, or makes.
+    pub(crate) fn changed_nodes(&self) -> BTreeSet<NodeId> {
+        let changes = self.operations.iter().filter(|it| is_change(&it.operation));
+        changes.filter_map(|it| it.operation.node()).collect()
+    }
+
+    /// Whether the trees had a file before the first operation that the workload changes.
     pub(crate) fn has_initial_files(&self) -> bool {
-        !self.initial.entries.is_empty()
+        let changed = self.changed_nodes();
+        { self.initial.entries.iter() }.any(|(_, node)| changed.contains(node))
     }
 
     /// A path of a node, as the workload saw it: its name before the operation at a place, or else the last that it had
@@ -288,6 +294,10 @@ impl TreeRecording {
         let (root, path) = nodes.path_of(entry)?;
         Some(self.roots.get(root)?.join(path))
     }
+}
+
+const fn is_change(operation: &Operation) -> bool {
+    !operation.is_sync() && !matches!(operation, Operation::Close { .. })
 }
 
 fn apply(nodes: &mut TreeNodes, operation: &TracedOperation) {

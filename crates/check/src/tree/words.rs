@@ -12,13 +12,16 @@ pub(super) fn short(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// How the noun of a creation begins.
+pub(super) const CREATION: &str = "creation of";
+
 /// What an operation is, as a noun with what tells it apart: `write`, `rename to config`.
 pub(super) fn noun(operation: &Operation) -> String {
     let named = |word: &str, entry: &Entry| format!("{word} {}", entry.name);
     match operation {
         Operation::Create {
             entry: Some(entry), ..
-        } => named("creation of", entry),
+        } => named(CREATION, entry),
         Operation::Create { entry: None, .. } => "creation of a file without a name".to_owned(),
         Operation::Link { entry, .. } => named("link as", entry),
         Operation::Unlink { entry, .. } => named("removal of", entry),

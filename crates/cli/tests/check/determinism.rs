@@ -16,7 +16,7 @@ const CRASH: [&str; 10] = [
     "--failure-points",
     "all",
     "--seed",
-    "7",
+    "4",
 ];
 
 fn crash(folder: &Folder, more: &[&str]) -> String {

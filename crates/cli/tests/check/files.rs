@@ -9,7 +9,7 @@ use powerfail_trace::{
     TraceWriter, Tree, WriterOptions,
 };
 
-use crate::common::{CLEAN, FINDINGS, Folder, SETUP};
+use crate::common::{CLEAN, FINDINGS, Folder, NOT_CHECKED, SETUP};
 
 const ROOT: NodeId = NodeId(0);
 const OLD: NodeId = NodeId(1);
@@ -183,4 +183,87 @@ fn recovery_must_succeed_without_a_crash() {
         "/bin/sh -c 'test -e {dir}/missing'",
     ]);
     run.is_refused_with(SETUP, &["on the files as the workload left them"]);
+}
+
+/// Replaces `config` in the current directory.
+const SAVE: &str = "echo old > config.tmp; sync config.tmp; mv config.tmp config; \
+                    echo new > config.tmp; mv config.tmp config";
+const SAVE_SYNCED: &str = "echo old > config.tmp; sync config.tmp; mv config.tmp config; \
+                           echo new > config.tmp; sync config.tmp; mv config.tmp config";
+const CHECK: &str =
+    r#"[ -e config ] || exit 0; x=$(cat config) && { [ "$x" = old ] || [ "$x" = new ]; }"#;
+
+/// A folder with these scripts, whose workload writes files below the current directory.
+fn scripts(save: &str, check: &str) -> Folder {
+    let folder = Folder::new();
+    folder.write("save.sh", save);
+    folder.write("check.sh", check);
+    folder
+}
+
+fn check_scripts(folder: &Folder, options: &[&str]) -> crate::run::Run {
+    let mut arguments = vec!["check", "--format", "json", "--recover", "sh check.sh"];
+    arguments.extend(options);
+    arguments.extend(["--", "sh", "save.sh"]);
+    folder.powerfail(&arguments)
+}
+
+/// Nothing names the files: they are below the current directory. What powerfail itself writes there is not among them.
+#[test]
+fn files_below_the_current_directory_are_crashed() {
+    let folder = scripts(SAVE_SYNCED, CHECK);
+    let run = check_scripts(&folder, &[]);
+    assert_eq!(run.code, CLEAN, "{run:?}");
+    assert!(run.report().totals.tree.is_some(), "{run:?}");
+    let folder = scripts(SAVE, CHECK);
+    let run = check_scripts(&folder, &[]);
+    assert_eq!(run.code, FINDINGS, "{run:?}");
+    assert_eq!(run.codes(), ["PF0901"], "{run:?}");
+    let left = fs::read_to_string(folder.path("config")).expect("the file of the workload");
+    assert_eq!(left, "new\n", "the user's files are not touched");
+}
+
+/// The directory of `{pool}` is a tree, whether the pool is mapped or not.
+#[test]
+fn files_beside_a_pool_are_crashed() {
+    let inside = |script: &str| format!("cd $(dirname $1) && {{ {script}; }}");
+    let folder = scripts(&inside(SAVE), &inside(CHECK));
+    let run = folder.powerfail(&[
+        "check",
+        "--format",
+        "json",
+        "--recover",
+        "sh check.sh {pool}",
+        "--",
+        "sh",
+        "save.sh",
+        "{pool}",
+    ]);
+    assert_eq!(run.code, FINDINGS, "{run:?}");
+    assert_eq!(run.codes(), ["PF0901"], "{run:?}");
+}
+
+#[test]
+fn files_are_left_alone_without_trees() {
+    let folder = scripts(SAVE, CHECK);
+    let run = check_scripts(&folder, &["--tree", "none"]);
+    run.is_refused_with(NOT_CHECKED, &["nothing was checked"]);
+}
+
+/// What lies outside of all trees is not crashed, and that is said if recovery reads it.
+#[test]
+fn recovery_that_reads_a_file_outside_of_all_trees_is_noted() {
+    let elsewhere = Folder::new();
+    let path = elsewhere.text_path("list");
+    let save = format!("{SAVE_SYNCED}; echo config > {path}");
+    for (check, is_noted) in [
+        (format!("{CHECK} && cat {path}"), true),
+        (CHECK.to_owned(), false),
+    ] {
+        let folder = scripts(&save, &check);
+        let run = check_scripts(&folder, &[]);
+        assert_eq!(run.code, CLEAN, "{run:?}");
+        let note = format!("recovery reads {path}, which the workload wrote outside of all trees");
+        assert_eq!(run.stderr.contains(&note), is_noted, "{run:?}");
+    }
 }

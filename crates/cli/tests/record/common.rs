@@ -166,7 +166,9 @@ impl Recorder {
 
     fn complete(&self, command: &mut Command) {
         command
-            .args(["record", "--json", "--mode", self.mode.name(), "-o"])
+            // What happens to pools, and to the trees that a test names.
+            .args(["record", "--tree", "none"])
+            .args(["--json", "--mode", self.mode.name(), "-o"])
             .arg(self.trace())
             .args(&self.options)
             .arg("--")

@@ -29,8 +29,9 @@ options! {
         not_pool: Vec<PathBuf> = Vec::new(),
         /// Directory whose files are recorded, with everything below it; can be repeated. {dir} always is one
         ///
-        /// 'auto' is the directory of {pool}, or, without that, every directory below the current one in which the
-        /// workload changes something. What is written elsewhere is listed and left alone.
+        /// 'auto', the default, is the directory of {pool}, or, without that, every directory below the current one in which
+        /// the workload changes something. What is written elsewhere is listed and left alone. 'none' is {dir} at most: only
+        /// mapped pools are checked.
         [long, value_name = "DIR"]
         tree: Vec<PathBuf> = Vec::new(),
         /// Directory for the pool that replaces {pool}, and for {dir} [default: /dev/shm]
