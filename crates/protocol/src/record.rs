@@ -86,11 +86,13 @@ pub enum EventKind {
     Mark = 15,
     /// An operation on a file of a tree: a [`crate::file::FileEvent`]. Its value may be longer than [`MAX_VALUE_LEN`].
     File = 16,
+    /// The thread ends: nothing that it does is recorded any more.
+    ThreadEnd = 17,
 }
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::StorePlain,
         Self::StoreNonTemporal,
         Self::StoreLocked,
@@ -107,6 +109,7 @@ impl EventKind {
         Self::Output,
         Self::Mark,
         Self::File,
+        Self::ThreadEnd,
     ];
 
     fn from_code(code: u8) -> Option<Self> {

@@ -21,7 +21,7 @@ use crate::pool::Pools;
 use crate::queue::Item;
 use crate::site::Sites;
 use crate::sparse::FileIdentity;
-use crate::target_thread::TargetThread;
+use crate::target_thread::{InTrace, TargetThread};
 use crate::tree::{Meaning, Trees};
 
 /// The trace and what its records refer to.
@@ -102,9 +102,14 @@ impl Output {
         }
     }
 
-    /// Writes that a thread has ended.
+    /// Writes that a thread has ended, unless it has said so itself.
     pub(crate) fn write_end(&mut self, thread: &mut TargetThread) -> Result<(), TraceError> {
-        self.append(thread, StackId::NONE, Body::ThreadEnd)
+        if thread.in_trace == InTrace::Ended {
+            return Ok(());
+        }
+        self.append(thread, StackId::NONE, Body::ThreadEnd)?;
+        thread.in_trace = InTrace::Ended;
+        Ok(())
     }
 
     fn append(
@@ -113,8 +118,8 @@ impl Output {
         stack: StackId,
         body: Body<'_>,
     ) -> Result<(), TraceError> {
-        if !thread.in_trace {
-            thread.in_trace = true;
+        if thread.in_trace == InTrace::Nothing {
+            thread.in_trace = InTrace::Started;
             self.writer
                 .append(thread.index, StackId::NONE, Body::ThreadStart)?;
             self.counts[RecordKind::ThreadStart as usize] += 1;
@@ -228,6 +233,7 @@ impl Output {
             EventKind::Mark => self.mark(thread, stack, mappings, stamp, record),
             EventKind::Output => self.said(thread, stack, record),
             EventKind::File => self.file(thread, stack, record),
+            EventKind::ThreadEnd => self.write_end(thread),
         }
     }
 

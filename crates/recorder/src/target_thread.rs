@@ -25,6 +25,14 @@ pub(crate) enum Life {
     Written,
 }
 
+/// What the trace has of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InTrace {
+    Nothing,
+    Started,
+    Ended,
+}
+
 /// A retired chunk in which code that a signal interrupted may still commit.
 #[derive(Debug)]
 struct Held {
@@ -46,8 +54,7 @@ pub(crate) struct TargetThread {
     pub(crate) life: Life,
     /// It ended without announcing it: its newest record may be of a store that it did not make.
     pub(crate) abrupt: bool,
-    /// Whether the trace has any record of it.
-    pub(crate) in_trace: bool,
+    pub(crate) in_trace: InTrace,
     slot: Option<SlotIndex>,
     /// The cursor at the last look, if it has a slot.
     cursor: Option<u64>,
@@ -85,7 +92,7 @@ impl TargetThread {
             process,
             life: Life::Living,
             abrupt: false,
-            in_trace: false,
+            in_trace: InTrace::Nothing,
             slot: None,
             cursor: None,
             looked_at: false,

@@ -72,6 +72,33 @@ fn a_seed_gives_the_same_order_again() {
     }
 }
 
+/// Also of threads that are made, wake each other and end: their numbers, the steps that are counted, and where they end.
+#[test]
+fn a_seed_gives_the_same_trace_again() {
+    const TIMES: usize = 4;
+    let program = target("../fail/ordering/log_cut_too_early.c", &["-g", "-pthread"]);
+    let mut compared = 0;
+    for seed in 0..6 {
+        let recordings = (0..TIMES).map(|_| {
+            Recorder::new(&program, &["{pool}"])
+                .option("--schedule-seed", u64::to_string(&seed))
+                .option("--schedule-length", "30")
+                .run()
+        });
+        let traces: Vec<_> = recordings
+            .filter(|recording| lapses(recording) == 0)
+            .map(|recording| {
+                let steps = recording.summary["schedule_steps"].as_u64();
+                (steps, recording.look(&["events"]))
+            })
+            .collect();
+        compared += traces.len();
+        let distinct: BTreeSet<_> = traces.iter().collect();
+        assert!(distinct.len() <= 1, "seed {seed}: {distinct:#?}");
+    }
+    assert!(compared > 12, "{compared}");
+}
+
 #[test]
 fn other_seeds_give_other_orders() {
     let orders: BTreeSet<_> = (0..8)

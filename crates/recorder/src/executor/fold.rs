@@ -115,7 +115,7 @@ fn significance(record: &Record<'_>, mappings: &Mappings, dirty: &mut Dirty) -> 
             1
         }
         EventKind::Sfence | EventKind::Mfence | EventKind::FenceLocked | EventKind::Mark => 1,
-        EventKind::Void | EventKind::Output | EventKind::File => 0,
+        EventKind::Void | EventKind::Output | EventKind::File | EventKind::ThreadEnd => 0,
     }
 }
 

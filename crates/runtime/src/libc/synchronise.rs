@@ -138,11 +138,12 @@ fn lock_spin(original: Of1, of: Object) -> c_int {
     lock(of, original!("pthread_spin_trylock" as Of1), original)
 }
 
-/// Gives something back, which one of those can take who wait for it.
+/// Gives something back, which one of those can take who wait for it. Then it may be their turn.
 fn release(original: Of1, of: Object) -> c_int {
     schedule::step();
     let result = original(of);
     schedule::wake(of as u64, 1);
+    schedule::turn();
     result
 }
 
@@ -150,6 +151,7 @@ fn broadcast(original: Of1, condition: Object) -> c_int {
     schedule::step();
     let result = original(condition);
     schedule::wake(condition as u64, usize::MAX);
+    schedule::turn();
     result
 }
 
@@ -347,6 +349,7 @@ pub(crate) unsafe fn futex(
             schedule::step();
             let done = perform();
             schedule::wake(address as u64, value);
+            schedule::turn();
             Some(done)
         }
         _ => None,

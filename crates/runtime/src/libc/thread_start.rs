@@ -195,8 +195,12 @@ extern "C" fn pthread_create(
     }));
     let done = create(handle, attributes, run_thread, start.cast());
     sys::restore_signals(mask);
-    if let Some(number) = number.filter(|_| done != 0) {
-        schedule::expect_no_more(number);
+    if let Some(number) = number {
+        if done == 0 {
+            schedule::made(number);
+        } else {
+            schedule::expect_no_more(number);
+        }
     }
     done
 }

@@ -401,6 +401,27 @@ pub(crate) fn begin() {
             Some(member) => member.thread_id = thread_id,
             None => members.add(number, thread_id),
         }
+        next();
+    });
+    turn();
+}
+
+/// A thread with this number was made. The calling thread waits until it is there, so that the host hears of threads in the
+/// order in which they were made, and then for its turn: it may be that of the new one.
+pub(crate) fn made(number: u32) {
+    certain(|| {
+        for _ in 0..LOOKS_MAX {
+            let turn = TURN.load(Ordering::Acquire);
+            let is_there = MEMBERS.with(|members| {
+                let member = members.member(number);
+                member.is_none_or(|member| member.thread_id != 0)
+            });
+            if is_there {
+                return;
+            }
+            sys::futex_wait_for(&TURN, turn, LOOK_EVERY_NS);
+        }
+        note_lapse();
     });
     turn();
 }

@@ -247,6 +247,9 @@ pub(crate) fn conclude() {
 /// The calling thread is recorded no more.
 pub(crate) fn detach() {
     let Some(slot) = slot() else { return };
+    // The others may have gone on already.
+    schedule::turn();
+    append::append(EventKind::ThreadEnd, None, &[]);
     schedule::end();
     conclude();
     sys::block_signals();
