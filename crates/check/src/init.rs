@@ -171,8 +171,8 @@ fn record(
 ) -> Result<RecordingSummary, WorkloadError> {
     let command: Vec<OsString> = way.command.iter().map(OsString::from).collect();
     let mut recording = RecordOptions::new(command, trace);
-    let trees: Vec<PathBuf> = way.trees.iter().map(PathBuf::from).collect();
-    recording.choose_trees(&trees);
+    // Only what is proposed, and {dir}: what is written elsewhere is to be seen, not recorded.
+    recording.trees = way.trees.iter().map(PathBuf::from).collect();
     recording.time_limit = Some(options.time_limit);
     // What the user has typed would be gone in the second recording.
     recording.input = Some(Input {
