@@ -39,6 +39,8 @@ pub(crate) struct Search {
     /// How many stores away a state is known to be bad, and how many away one is good.
     bad: usize,
     good: Option<usize>,
+    /// How many stores away another search has found the border between bad and good states.
+    suggested: Option<usize>,
     is_over: bool,
 }
 
@@ -60,7 +62,22 @@ impl Search {
             stores,
             bad: 0,
             good: None,
+            suggested: None,
         })
+    }
+
+    /// Another search in the same direction has found a border. If nothing nearer is good, it is the one of this search,
+    /// too. Before the first probes.
+    pub(crate) fn suggest(&mut self, other: &Self) {
+        let Some(border) = other.store() else {
+            return;
+        };
+        let place = self.stores.iter().position(|store| *store == border);
+        self.suggested = place.map(|place| place + 1);
+        if self.suggested == Some(1) {
+            self.good = self.suggested;
+            self.is_over = true;
+        }
     }
 
     /// The moment this many stores away.
@@ -80,10 +97,12 @@ impl Search {
         let distances: Vec<usize> = match self.good {
             None => {
                 let doubling = std::iter::successors(Some(1_usize), |distance| Some(2 * distance));
-                let mut distances: Vec<usize> = doubling
-                    .take_while(|distance| *distance < self.stores.len())
-                    .collect();
-                distances.push(self.stores.len());
+                let end = self.suggested.unwrap_or(self.stores.len());
+                let mut distances: Vec<usize> =
+                    doubling.take_while(|distance| *distance < end).collect();
+                if self.suggested.is_none() {
+                    distances.push(end);
+                }
                 distances
             }
             Some(good) => {
@@ -108,7 +127,13 @@ impl Search {
             .map(|(at, _)| *at);
         self.bad = bad.chain([self.bad]).max().unwrap_or(self.bad);
         self.good = good;
-        self.is_over = match good {
+        if good.is_none()
+            && let Some(suggested) = self.suggested
+        {
+            self.good = self.suggested;
+            self.bad = suggested - 1;
+        }
+        self.is_over = match self.good {
             None => true,
             Some(good) => good <= self.bad + 1,
         };
@@ -229,6 +254,7 @@ mod tests {
                 .collect(),
             bad: 0,
             good: None,
+            suggested: None,
             is_over: stores == 0,
         }
     }
@@ -259,6 +285,31 @@ mod tests {
                 );
                 assert!(rounds <= 6, "{rounds} rounds");
             }
+        }
+    }
+
+    /// A search whose border another one has found needs fewer probes, and finds what is nearer.
+    #[test]
+    fn a_border_that_is_known_is_found_with_few_probes() {
+        for (nearer, expected) in [(None, 40), (Some(8), 8)] {
+            let mut known = search(Direction::After, 100);
+            known.good = Some(40);
+            known.bad = 39;
+            let mut search = search(Direction::After, 100);
+            search.suggest(&known);
+            let mut count = 0;
+            loop {
+                let probes = search.probes();
+                if probes.is_empty() {
+                    break;
+                }
+                count += probes.len();
+                let is_good = |at: usize| at >= 40 || Some(at) == nearer;
+                let answers: Vec<_> = probes.iter().map(|(at, _)| (*at, is_good(*at))).collect();
+                search.answer(&answers);
+            }
+            assert_eq!(search.good, Some(expected));
+            assert!(count <= 9, "{count}");
         }
     }
 

@@ -1,13 +1,14 @@
 //! What all phases of a crash test share: the trace, the runner, and the observer that hears of events.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
-use powerfail_finding::Finding;
+use powerfail_finding::{Code, Finding};
 use powerfail_model::{Event, EventIndex, Place};
 use powerfail_trace::{Body, StackId, Trace};
 
+use super::prefix::Stretch;
 use crate::content::ExpectedContents;
 use crate::diagnose::TrialJudge;
 use crate::error::CheckError;
@@ -32,6 +33,12 @@ pub(crate) struct Engine<'b, 't> {
     announced: HashSet<BugKey>,
     /// Acknowledged operations that are lost, each with the lines of code that lack the same flush.
     pub(super) acknowledged: Vec<(Finding, Vec<CodeLine>)>,
+    /// Where recovery fails in one way.
+    pub(super) stretches: Vec<Stretch>,
+    /// Moments at which recovery is known to succeed with every earlier store.
+    pub(super) good: BTreeSet<EventIndex>,
+    /// The first failure, which the observer has heard of.
+    pub(super) first_failing: Option<(Code, EventIndex)>,
 }
 
 /// When a run has begun, and how long it may take.
@@ -124,6 +131,9 @@ impl<'b, 't> Engine<'b, 't> {
             until: None,
             announced: HashSet::new(),
             acknowledged: Vec::new(),
+            stretches: Vec::new(),
+            good: BTreeSet::new(),
+            first_failing: None,
         }
     }
 
@@ -253,6 +263,8 @@ impl<'b, 't> Engine<'b, 't> {
             return Err(CheckError::Interrupted);
         }
         let until = self.until;
+        let contents = &*self.contents;
+        let first_failing = &mut self.first_failing;
         let observer = RefCell::new(&mut *self.observer);
         let mut finished = done_before;
         self.runner.run_until(
@@ -260,6 +272,17 @@ impl<'b, 't> Engine<'b, 't> {
             &|| until.is_some_and(|until| Instant::now() >= until),
             &|| observer.borrow().is_interrupted(),
             &mut |number, result| {
+                // Who waits hears of the first failure at once.
+                if step == CheckStep::Crashes
+                    && first_failing.is_none()
+                    && let Some(verdict) = &result.verdict
+                    && let Some(symptom) = contents.judge(trials[number].at, verdict)
+                {
+                    let (code, at) = (symptom.code, trials[number].at);
+                    *first_failing = Some((code, at));
+                    let event = CheckEvent::Failing { code, at };
+                    observer.borrow_mut().event(event);
+                }
                 results[number] = result;
                 finished += 1;
                 observer.borrow_mut().progress(step, finished, of);

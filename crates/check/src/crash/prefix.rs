@@ -33,6 +33,30 @@ const EXPLAINED_AT_A_TIME: usize = 16;
 /// How many trials the first batch has if time is limited; each further one has twice as many.
 const FIRST_BATCH: usize = 64;
 
+/// A stretch of the run in which recovery fails in one way, wherever it was tried.
+#[derive(Clone, Debug)]
+pub(super) struct Stretch {
+    code: Code,
+    /// The searches that have found its borders: before, after.
+    borders: [Search; 2],
+}
+
+impl Stretch {
+    const fn border(&self, direction: Direction) -> &Search {
+        match direction {
+            Direction::Before => &self.borders[0],
+            Direction::After => &self.borders[1],
+        }
+    }
+
+    /// Whether a moment is between its borders.
+    fn contains(&self, at: EventIndex) -> bool {
+        let [before, after] = &self.borders;
+        before.good_moment().is_some_and(|good| good < at)
+            && after.good_moment().is_none_or(|good| at < good)
+    }
+}
+
 fn trials_of(plan: &Plan, contents: &ExpectedContents, dumps: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = plan
         .points
@@ -103,10 +127,17 @@ impl Engine<'_, '_> {
             ..PointsNotRun::default()
         };
         let tried = self.try_in_turn(&trials, &own, &plan.points, crashed, places)?;
+        for (trial, tried) in trials.iter().zip(&tried).take(plan.points.len()) {
+            if tried.verdict.is_some() && self.judge(trial, tried).is_none() {
+                self.good.insert(trial.at);
+            }
+        }
         let failed = self.failures(&trials, &tried, &plan.points)?;
         for failed in &failed {
             let (code, at) = (failed.symptom.code, failed.trial.at);
-            self.observer.event(CheckEvent::Failing { code, at });
+            if self.first_failing != Some((code, at)) {
+                self.observer.event(CheckEvent::Failing { code, at });
+            }
         }
         let known = failed.iter().map(|it| (it.stack, it.symptom.code));
         let known = known.collect();
@@ -246,18 +277,45 @@ impl Engine<'_, '_> {
     }
 
     /// Traces failures that need nothing to be lost back to stores. If it is interrupted, they are shown as they were
-    /// found.
+    /// found. Failures of one kind in a stretch of the run have the same borders: the search for the others begins with
+    /// those of the first one.
     pub(super) fn explain(
         &mut self,
         failed: &[Failed],
         places: &mut Places<'_>,
     ) -> Result<Vec<Finding>, CheckError> {
-        let mut findings = Vec::new();
-        for batch in failed.chunks(EXPLAINED_AT_A_TIME) {
+        let mut findings: BTreeMap<usize, Finding> = BTreeMap::new();
+        let mut left: Vec<usize> = (0..failed.len()).collect();
+        left.sort_by_key(|number| failed[*number].trial.at);
+        while !left.is_empty() {
+            let mut chosen: Vec<usize> = Vec::new();
+            for &number in &left {
+                let of = &failed[number];
+                let is_apart = |other: &usize| {
+                    let other = &failed[*other];
+                    other.symptom.code != of.symptom.code
+                        || self
+                            .good
+                            .range(other.trial.at..of.trial.at)
+                            .next()
+                            .is_some()
+                };
+                let is_chosen = self.stretch_of(of).is_some() || chosen.iter().all(is_apart);
+                if is_chosen && chosen.len() < EXPLAINED_AT_A_TIME {
+                    chosen.push(number);
+                }
+            }
+            left.retain(|number| !chosen.contains(number));
             let mut searches = Vec::new();
-            for failed in batch {
+            for &number in &chosen {
+                let of = &failed[number];
+                let stretch = self.stretch_of(of).cloned();
                 for direction in [Direction::Before, Direction::After] {
-                    searches.push(Search::new(self.trace, direction, failed.trial.at)?);
+                    let mut search = Search::new(self.trace, direction, of.trial.at)?;
+                    if let Some(stretch) = &stretch {
+                        search.suggest(stretch.border(direction));
+                    }
+                    searches.push(search);
                 }
             }
             let ended = if self.is_stopped() {
@@ -266,14 +324,30 @@ impl Engine<'_, '_> {
                 let ended = self.search(&mut searches);
                 self.unless_interrupted(ended)?
             };
-            for (failed, pair) in batch.iter().zip(searches.chunks_exact(2)) {
-                findings.push(match ended {
-                    Some(()) => self.prefix_finding(failed, &pair[0], &pair[1], places)?,
-                    None => self.undiagnosed(failed, places)?,
-                });
+            for (&number, pair) in chosen.iter().zip(searches.chunks_exact(2)) {
+                let of = &failed[number];
+                let finding = match ended {
+                    Some(()) => self.prefix_finding(of, &pair[0], &pair[1], places)?,
+                    None => self.undiagnosed(of, places)?,
+                };
+                findings.insert(number, finding);
+                if ended.is_some() && self.stretch_of(of).is_none() {
+                    self.stretches.push(Stretch {
+                        code: of.symptom.code,
+                        borders: [pair[0].clone(), pair[1].clone()],
+                    });
+                }
             }
         }
-        Ok(findings)
+        Ok(findings.into_values().collect())
+    }
+
+    /// The stretch of the run with failures of this kind in which a failure lies, if it is known.
+    fn stretch_of(&self, failed: &Failed) -> Option<&Stretch> {
+        let (at, code) = (failed.trial.at, failed.symptom.code);
+        self.stretches
+            .iter()
+            .find(|it| it.code == code && it.contains(at))
     }
 
     /// Finds the lost stores that matter where only what is surely durable was left. What the lint says about them comes
