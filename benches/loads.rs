@@ -179,6 +179,7 @@ fn explore(slot: &mut Slot, table: &LineTable) -> u64 {
         prefix: &[],
         branch: Branch::Repeat,
         watches: &[],
+        observations: false,
         log: false,
         max_executions: 1,
     };

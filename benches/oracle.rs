@@ -405,6 +405,7 @@ impl<'t> States<'t> {
             prefix: &[],
             branch: if fork { Branch::Fork } else { Branch::Repeat },
             watches: &[],
+            observations: false,
             log: false,
             max_executions: u64::MAX,
         };

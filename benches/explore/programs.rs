@@ -3,7 +3,7 @@
 /// Indexes, each called with `insert N` and `recover`.
 pub(crate) const INDEXES: [&str; 4] = ["hash_table", "extendible_hash", "tree", "radix_tree"];
 /// The number of keys inserted into each of them.
-pub(crate) const INSERTS: [u32; 3] = [8, 16, 32];
+pub(crate) const INSERTS: [u32; 5] = [2, 4, 8, 16, 32];
 /// Lengths of the array with a commit store.
 pub(crate) const ARRAY_LENGTHS: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 

@@ -16,7 +16,8 @@
 //!   [`sample`]: where there are too many.
 //! - [`confirm`]: failing executions become [`failure`]s; [`choices`](mod@choices): what a finding says about the loads.
 //! - [`nested`]: power failures during recovery. [`robustness`]: executions that no moment of the run explains.
-//! - [`turns`]: how failure points share the time. [`reuse`]: failure points that need no run.
+//! - [`observations`]: what points learn from each other. [`reuse`]: failure points that need no run.
+//! - [`turns`]: how failure points share the time.
 //! - [`budget`]: `--max-executions`. [`states`]: sizes of state spaces.
 
 mod budget;
@@ -27,6 +28,7 @@ pub(crate) mod executor;
 mod failure;
 mod leaves;
 mod nested;
+mod observations;
 mod point;
 pub(crate) mod reuse;
 mod robustness;
@@ -41,6 +43,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use powerfail_config::Partition;
+use powerfail_explore::lazy::{SegmentLimits, Segments};
 use powerfail_explore::{
     FailurePoint, FailurePointOptions, FailurePointsByStack, LeftOut, Plan, PlanOptions,
 };
@@ -58,6 +61,7 @@ use crate::share::own_moments;
 use budget::{BudgetedExecutor, ExecutionBudget};
 use driver::{Bounds, Progress, Round, RoundObserver, round};
 use executor::OracleExecutor;
+use observations::Trees;
 use point::{PointResult, PointSettings, Reason, Thoroughness};
 use reuse::{Changes, Reuse};
 use turns::{KnownFailures, Turn, TurnKind};
@@ -270,8 +274,13 @@ pub(crate) fn explore<'t>(
 ) -> Result<LazyResult, CheckError> {
     let options = limits.options;
     let deadline = limits.time.map(|time| Instant::now() + time);
+    let learned = match options.random {
+        None => Some(trees_of(trace, runner, points, options.depth)?),
+        Some(_) => None,
+    };
     let mut exploration = TurnByTurn {
         trace,
+        trees: learned.as_ref(),
         runner,
         contents,
         limits,
@@ -337,12 +346,33 @@ pub(crate) fn explore<'t>(
     explored.out_of_scope = points.out_of_scope;
     let note = budget.and_then(|budget| budget.note(&explored.exploration));
     explored.notes.extend(note);
+    explored
+        .notes
+        .extend(learned.and_then(|trees| trees.note()));
     Ok(explored)
+}
+
+/// One tree of observations for each segment of the run.
+fn trees_of(
+    trace: &Trace,
+    runner: &Runner<'_>,
+    points: &LazyPoints,
+    depth: u32,
+) -> Result<Trees, CheckError> {
+    let mut moments: Vec<EventIndex> = points.moments().collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let fill = runner.fill().map(|fill| fill.byte);
+    let limits = SegmentLimits::default();
+    let segments = Segments::of(trace, runner.rules(), fill, &moments, limits)?;
+    Ok(Trees::new(segments, depth))
 }
 
 /// What the turns of an exploration share.
 struct TurnByTurn<'a, 't> {
     trace: &'t Trace,
+    /// What points learn from each other.
+    trees: Option<&'a Trees>,
     runner: &'a mut Runner<'t>,
     contents: &'a ExpectedContents,
     limits: &'a LazyLimits<'a>,
@@ -477,6 +507,7 @@ impl TurnByTurn<'_, '_> {
                 // Who wants everything gets it.
                 known: options.limit.is_some().then_some(&known),
                 judged,
+                trees: self.trees,
             };
             let mut is_scarce = false;
             if let Some(budget) = &mut self.budget
@@ -489,9 +520,9 @@ impl TurnByTurn<'_, '_> {
                     rounds.push_front(later);
                 }
             }
-            let mut moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
-            let others = progress.results.iter().chain(before);
-            moments.extend(others.map(|point| point.at));
+            let others = progress.results.iter().chain(before).map(|it| it.at);
+            let mut moments: Vec<EventIndex> =
+                points.iter().map(|it| it.at).chain(others).collect();
             moments.sort_unstable();
             moments.dedup();
             let changes = Changes::of(self.trace, rules, fill, &moments)?;
@@ -517,6 +548,7 @@ impl TurnByTurn<'_, '_> {
                            watched| {
                     point::explore_point(executor, point.at, point.stack, watched, &settings)
                 },
+                accept: &|result: &mut PointResult| result.accept(settings.trees),
                 bounds,
             };
             let mut round_observer = RoundObserver {
@@ -644,6 +676,7 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
     let mut points = progress.results;
     points.sort_by_key(|point| point.at);
     for point in points {
+        totals.unchanged += u64::from(point.executions == 0 && point.saved > 0);
         match point.thoroughness {
             Thoroughness::Exhaustive => totals.exhaustive += 1,
             Thoroughness::Sampled { reason } => {

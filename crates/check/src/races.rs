@@ -244,6 +244,7 @@ impl Engine<'_, '_> {
                        watched| {
                 watch(executor, shadow.at(point.at)?, point, watched, &settings)
             },
+            accept: &|_| (),
             bounds: Bounds {
                 max_executions: None,
                 deadline: watching.deadline,

@@ -57,7 +57,7 @@ pub struct Exploration {
     pub failure_points: u64,
     /// Those at which everything that recovery can observe was tried.
     pub exhaustive: u64,
-    /// Those of them that needed no run: recovery reads nothing that differs from an earlier one.
+    /// Those of them that needed no run: other failure points had shown all that recovery can observe there.
     pub unchanged: u64,
     /// Those at which only a part was tried, chosen at random.
     pub sampled: u64,

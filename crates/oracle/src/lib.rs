@@ -86,7 +86,7 @@ pub use denied::DeniedAccess;
 pub use error::OracleError;
 pub use lazy::{
     Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, LogKind, Logged,
-    Note, PageMask, StageStart, TableLine, Watch,
+    Note, NotedLoad, PageMask, REST_OF_LINE, StageStart, TableLine, Watch,
 };
 pub use message::StageModules;
 pub use opened::OpenWatch;

@@ -29,7 +29,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// First word of the file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PFEXPLOR");
 /// Version of everything in this module.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Environment variable with the number of the descriptor of the file.
 pub const FILE_VARIABLE: &str = "POWERFAIL_EXPLORE_FD";
 /// Environment variable with the number of the descriptor of the socket, which preserves message boundaries.
@@ -94,6 +94,9 @@ pub mod flag {
     pub const LOG: u32 = 8;
     /// Note the first read of each watched byte, and the annotations of recovery.
     pub const NOTES: u32 = 16;
+    /// With [`NOTES`]: note every byte that a load reads, whether or not it matters to the instruction, so that all
+    /// choices follow from the notes; and stop watching lines that are read very often.
+    pub const OBSERVATIONS: u32 = 32;
 }
 
 /// The first page of the file.
@@ -277,11 +280,15 @@ pub struct Watch {
     pub bytes: u64,
 }
 
+/// [`Note::code`]: the rest of a line counts as read from here on, because watching it has become too slow. Only with
+/// [`flag::OBSERVATIONS`].
+pub const REST_OF_LINE: u32 = u32::MAX;
+
 /// The first read of watched bytes, or an annotation of recovery.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// Zero: a read. Else the code of an annotation ([`crate::mark`]).
+    /// Zero: a read. [`REST_OF_LINE`]. Else the code of an annotation ([`crate::mark`]).
     pub code: u32,
     /// The pool.
     pub pool: u32,
@@ -294,10 +301,49 @@ pub struct Note {
     pub choices: u32,
     /// 1: the annotations of recovery exclude it.
     pub skipped: u32,
-    /// Of an annotation with two ranges: pool, offset and length of the second one.
+    /// Of an annotation with two ranges: pool, offset and length of the second one. Of a read with
+    /// [`flag::OBSERVATIONS`]: see [`Note::load`].
     pub second: [u64; 3],
     /// Where: the instruction, then return addresses, innermost first; zero where there is none.
     pub frames: [u64; CHOICE_FRAMES],
+}
+
+/// What is known of the load behind a note, with [`flag::OBSERVATIONS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotedLoad {
+    /// The number of the load in its process: notes of one load have the same.
+    pub number: u32,
+    /// How long the log was before.
+    pub log_len: u32,
+    /// The bytes that it loads: first, in the page.
+    pub from: u16,
+    /// Behind the last, in the page.
+    pub to: u16,
+    /// Of [`REST_OF_LINE`]: several values are possible, so nothing of it counts as read.
+    pub is_open: bool,
+}
+
+impl Note {
+    /// What is known of the load.
+    pub const fn load(&self) -> NotedLoad {
+        let [_, numbers, range] = self.second;
+        NotedLoad {
+            number: numbers as u32,
+            log_len: (numbers >> 32) as u32,
+            from: range as u16,
+            to: (range >> 16) as u16,
+            is_open: range >> 32 != 0,
+        }
+    }
+
+    /// The same note with what is known of the load.
+    #[must_use]
+    pub const fn with_load(mut self, load: NotedLoad) -> Self {
+        let numbers = load.number as u64 | (load.log_len as u64) << 32;
+        let range = load.from as u64 | (load.to as u64) << 16 | (load.is_open as u64) << 32;
+        self.second = [0, numbers, range];
+        self
+    }
 }
 
 /// The kind of an event in the log.

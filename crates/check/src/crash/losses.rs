@@ -152,6 +152,7 @@ impl Engine<'_, '_> {
                 prefix: &[],
                 branch: Branch::Never,
                 watches: &[],
+                observations: false,
                 log: false,
                 max_executions: 1,
             };

@@ -204,6 +204,7 @@ impl ReadWatcher {
             prefix: &[],
             branch: Branch::Never,
             watches: &[],
+            observations: false,
             log: false,
             max_executions: 1,
         };

@@ -109,7 +109,7 @@ impl ExecutionBudget {
                 Thoroughness::Sampled { reason } => reason,
                 Thoroughness::Exhaustive => return true,
             };
-            if result.executions > 0 {
+            if result.executions + result.saved > 0 {
                 return true;
             }
             if matches!(reason, Reason::Refused(_)) && !was_refused {

@@ -70,6 +70,8 @@ pub(crate) struct Round<'a, E, R> {
     /// In the order of the trace.
     pub(crate) points: &'a [FailurePoint],
     pub(crate) explore: ExplorePoint<'a, E, R>,
+    /// Called with each result when those of all earlier points are accepted, before it counts.
+    pub(crate) accept: &'a (dyn Fn(&mut R) + Sync),
     pub(crate) bounds: Bounds,
 }
 
@@ -110,6 +112,7 @@ pub(crate) fn round<E: Send, R: ExecutedPoint + Send>(
     let Round {
         points,
         explore,
+        accept,
         bounds,
     } = *about;
     let shared = Mutex::new(Shared {
@@ -161,7 +164,7 @@ pub(crate) fn round<E: Send, R: ExecutedPoint + Send>(
             while !progress.is_over
                 && let Some(outcome) = waiting.remove(next)
             {
-                take(outcome, &points[*next], lock().reuse, progress);
+                take(outcome, &points[*next], accept, lock().reuse, progress);
                 *next += 1;
                 let spent = bounds
                     .max_executions
@@ -213,6 +216,7 @@ pub(crate) fn round<E: Send, R: ExecutedPoint + Send>(
 fn take<R: ExecutedPoint>(
     outcome: Outcome<R>,
     point: &FailurePoint,
+    accept: &(dyn Fn(&mut R) + Sync),
     reuse: &mut Reuse<'_>,
     progress: &mut Progress<R>,
 ) {
@@ -224,9 +228,11 @@ fn take<R: ExecutedPoint>(
             progress.covered.entry(by.at).or_default().push(point.at);
             progress.covered_points.push(point.at);
         }
-        (None, Outcome::Explored(result)) => {
+        (None, Outcome::Explored(mut result)) => {
+            accept(&mut result);
             reuse.learn(&*result);
             progress.executions += result.executions();
+            progress.saved += result.saved();
             progress.results.push(*result);
         }
     }

@@ -2,6 +2,7 @@
 
 use powerfail_oracle::{Choice, LazyExecution, Logged, Verdict};
 
+use super::observations::{ObservedCrash, walk_tree};
 use super::walk::{Explorer, WalkSummary, WalkTask, classes_of, walk_executions};
 use crate::error::CheckError;
 use crate::symptom::Symptom;
@@ -36,33 +37,76 @@ pub(crate) struct Leaves {
     pub(crate) all: Vec<Leaf>,
     /// Those that succeeded, if the walk logs what they do.
     pub(crate) successes: Vec<LoggedExecution>,
+    /// The choices of those that made several, if they are kept.
+    pub(crate) observed: Vec<Vec<Choice>>,
 }
 
-/// Walks the executions of a task and judges them. `look` sees each of them once.
+/// What is kept of executions, and how they are judged.
+pub(crate) struct LeavesTask<'a> {
+    pub(crate) walk: WalkTask<'a>,
+    /// The crash, where one tree serves many of them.
+    pub(crate) tree: Option<ObservedCrash<'a>>,
+    pub(crate) judge: &'a dyn Fn(&Verdict) -> Option<Symptom>,
+    /// Whether choices are kept.
+    pub(crate) keeps_choices: bool,
+}
+
+/// Walks the executions of a task and judges them.
 pub(crate) fn walk_leaves(
     by: &mut dyn Explorer,
-    task: WalkTask<'_>,
-    judge: &dyn Fn(&Verdict) -> Option<Symptom>,
-    look: &mut dyn FnMut(&LazyExecution),
+    task: &LeavesTask<'_>,
 ) -> Result<Leaves, CheckError> {
-    let mut all = Vec::new();
-    let mut successes = Vec::new();
-    let summary = walk_executions(by, task, &mut |mut execution| {
-        look(&execution);
-        let symptom = judge(&execution.verdict);
-        if symptom.is_none() && task.log {
-            successes.push(LoggedExecution::of(&mut execution));
+    let mut kept = Kept::default();
+    let mut summary = None;
+    if let Some(crash) = &task.tree {
+        summary = walk_tree(by, task.walk, crash, &mut |it| {
+            kept.add(task, it);
+            Ok(())
+        })?;
+    }
+    let summary = match summary {
+        Some(summary) => summary,
+        None => {
+            kept = Kept::default();
+            walk_executions(by, task.walk, &mut |it| {
+                kept.add(task, it);
+                Ok(())
+            })?
         }
-        all.push(Leaf {
-            classes: classes_of(&execution),
-            failed: symptom.map(|symptom| (symptom, execution)),
-        });
-        Ok(())
-    })?;
+    };
+    let Kept {
+        mut all,
+        successes,
+        observed,
+    } = kept;
     all.sort_by(|one, other| one.classes.cmp(&other.classes));
     Ok(Leaves {
         summary,
         all,
         successes,
+        observed,
     })
+}
+
+#[derive(Default)]
+struct Kept {
+    all: Vec<Leaf>,
+    successes: Vec<LoggedExecution>,
+    observed: Vec<Vec<Choice>>,
+}
+
+impl Kept {
+    fn add(&mut self, task: &LeavesTask<'_>, mut execution: LazyExecution) {
+        if task.keeps_choices && execution.choices.len() > 1 {
+            self.observed.push(execution.choices.clone());
+        }
+        let symptom = (task.judge)(&execution.verdict);
+        if symptom.is_none() && task.walk.log {
+            self.successes.push(LoggedExecution::of(&mut execution));
+        }
+        self.all.push(Leaf {
+            classes: classes_of(&execution),
+            failed: symptom.map(|symptom| (symptom, execution)),
+        });
+    }
 }

@@ -11,13 +11,14 @@ use powerfail_explore::lazy::nested::{
 };
 use powerfail_explore::lazy::{Observed, Seen, TableLimits};
 use powerfail_image::Patch;
-use powerfail_model::{CrashState, Place, PoolOffset, ThreadIndex};
+use powerfail_model::{CrashState, LineId, Place, PoolOffset, ThreadIndex};
 use powerfail_oracle::{LazyExecution, Logged, Stage, Verdict};
 
 use super::confirm::{decisive_choices, loads};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure, Load, RecoveryCrash, RecoveryStore};
-use super::leaves::{Leaf, LoggedExecution, walk_leaves};
+use super::leaves::{Leaf, LeavesTask, LoggedExecution, walk_leaves};
+use super::observations::ObservedCrash;
 use super::point::{OverlaidExecutor, PointResult, PointSettings, limit};
 use super::turns::SECOND_FACTOR;
 use super::walk::{Extent, WalkTask};
@@ -123,28 +124,42 @@ impl NestedExploration<'_, '_> {
             most = most.saturating_mul(SECOND_FACTOR);
         }
         let is_deeper = failures < self.settings.depth;
-        let task = WalkTask {
+        let walk = WalkTask {
             table: &lines,
             fork: self.settings.fork,
             log: is_deeper,
             limit: most.saturating_sub(self.executions),
             deadline: self.settings.deadline.map(|(deadline, _)| deadline),
         };
-        if task.limit == 0 {
+        if walk.limit == 0 {
             self.is_cut = true;
             return Ok(());
         }
         let (at, contents) = (self.result.at, self.settings.contents);
         let overlay = patches(&crash.overlay, crash.table.line_bytes);
+        let judge = |verdict: &Verdict| contents.judge(at, verdict);
+        let tree = self.settings.tree(at, walk.log);
+        let newest = |id: LineId| {
+            let line_bytes = crash.table.line_bytes;
+            let mut bytes = vec![0; line_bytes];
+            let offset = PoolOffset(id.line.0 * line_bytes as u64);
+            executor.read(Place::new(id.pool, offset), &mut bytes);
+            bytes
+        };
+        let task = LeavesTask {
+            walk,
+            tree: tree.map(|tree| ObservedCrash::of(tree, crash, &self.pools, &newest)),
+            judge: &judge,
+            keeps_choices: false,
+        };
         let mut explorer = OverlaidExecutor {
             executor: &mut *executor,
             overlay: &overlay,
         };
-        let judge = |verdict: &Verdict| contents.judge(at, verdict);
-        let leaves = walk_leaves(&mut explorer, task, &judge, &mut |_| ())?;
+        let leaves = walk_leaves(&mut explorer, &task)?;
         let walk = leaves.summary;
         self.result.second_failures += 1;
-        self.result.executions += walk.executions;
+        self.result.count(&walk);
         self.result.choices += walk.choices;
         self.executions += walk.executions;
         if let Some(reads) = &mut self.result.reads {

@@ -1,25 +1,26 @@
 //! One failure point: all executions of recovery there, judged, and the failing ones confirmed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::{CrashTable, PageLines, Seen};
 use powerfail_image::Patch;
-use powerfail_model::EventIndex;
+use powerfail_model::{EventIndex, LineId, Place, PoolOffset};
 use powerfail_oracle::{Choice, ExploreRequest, LineTable, Verdict};
 use powerfail_trace::StackId;
 
 use super::confirm::{are_known, confirm};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure};
-use super::leaves::{Leaves, LoggedExecution, walk_leaves};
+use super::leaves::{Leaves, LeavesTask, LoggedExecution, walk_leaves};
 use super::nested::NestedExploration;
+use super::observations::{KnownLeaf, ObservedCrash, PointTree, Trees};
 use super::reuse::{ExecutedPoint, Reads};
 use super::robustness::{Contradiction, contradiction};
 use super::sample::try_sample;
 use super::turns::{KnownFailures, KnownKind};
-use super::walk::{Attempt, Explorer, Extent, WalkTask};
+use super::walk::{Attempt, Explorer, Extent, WalkSummary, WalkTask};
 use crate::content::ExpectedContents;
 use crate::error::CheckError;
 
@@ -49,6 +50,15 @@ pub(crate) struct PointSettings<'a> {
     /// Executions that fail after one power failure were judged before, and these are their keys: only failures during
     /// recovery count.
     pub(crate) judged: Option<&'a BTreeMap<EventIndex, Vec<FailureKey>>>,
+    /// What recovery has observed at any point, if points learn from each other.
+    pub(crate) trees: Option<&'a Trees>,
+}
+
+impl<'a> PointSettings<'a> {
+    /// The tree for a failure point, if there is one.
+    pub(crate) fn tree(&self, at: EventIndex, is_logged: bool) -> Option<PointTree<'a>> {
+        self.trees?.at(at, is_logged)
+    }
 }
 
 /// How thoroughly a failure point was explored.
@@ -84,6 +94,10 @@ pub(crate) struct PointResult {
     /// How many executions there could have been.
     pub(crate) limit: u64,
     pub(crate) executions: u64,
+    /// Executions of trees: those that no earlier result had count when the result is accepted.
+    pub(crate) known: BTreeSet<KnownLeaf>,
+    /// Executions that other points have shown.
+    pub(crate) saved: u64,
     pub(crate) choices: u64,
     pub(crate) log10_states: f64,
     pub(crate) failures: Vec<LazyFailure>,
@@ -106,6 +120,21 @@ impl PointResult {
         self.thoroughness == Thoroughness::Sampled { reason }
     }
 
+    /// Adds the executions of a walk.
+    pub(crate) fn count(&mut self, walk: &WalkSummary) {
+        self.executions += walk.executions_alone();
+        self.known.extend(walk.known.iter().copied());
+    }
+
+    /// The result is accepted after those of all earlier points: of the executions of trees, the new ones count.
+    pub(crate) fn accept(&mut self, trees: Option<&Trees>) {
+        let Some(trees) = trees else { return };
+        let new = trees.accept(&self.known);
+        self.executions += new;
+        self.saved += self.known.len() as u64 - new;
+        self.known.clear();
+    }
+
     /// Whether recovery fails there.
     pub(crate) fn fails(&self) -> bool {
         !self.failures.is_empty() || !self.repeats.is_empty()
@@ -119,6 +148,10 @@ impl ExecutedPoint for PointResult {
 
     fn executions(&self) -> u64 {
         self.executions
+    }
+
+    fn saved(&self) -> u64 {
+        self.saved
     }
 
     fn reads(&self) -> Option<&Reads> {
@@ -136,6 +169,21 @@ impl Explorer for OverlaidExecutor<'_, '_> {
     fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Attempt, CheckError> {
         self.executor.explore(self.overlay, request)
     }
+
+    fn read(&self, id: LineId, line_bytes: usize) -> Vec<u8> {
+        let offset = id.line.0 * line_bytes as u64;
+        // By pool and offset.
+        let place = self
+            .overlay
+            .binary_search_by_key(&(id.pool, offset), |patch| (patch.pool, patch.offset));
+        if let Ok(place) = place {
+            return self.overlay[place].bytes.clone();
+        }
+        let mut bytes = vec![0; line_bytes];
+        self.executor
+            .read(Place::new(id.pool, PoolOffset(offset)), &mut bytes);
+        bytes
+    }
 }
 
 /// Explores a failure point. `watched` are the lines of which it must be known whether recovery reads them.
@@ -149,7 +197,11 @@ pub(crate) fn explore_point(
     executor.move_to(at)?;
     let table = executor.crash_table();
     let pools = executor.pools();
+    let first = CrashPoint::first(table.clone());
     let mut lines = pools.line_table(&table);
+    // The tree needs no other watches.
+    let has_tree = settings.tree(at, settings.depth > 1).is_some();
+    let watched = if has_tree { Vec::new() } else { watched };
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
     let (limit, is_short) = limit(settings);
     let mut result = PointResult {
@@ -158,6 +210,8 @@ pub(crate) fn explore_point(
         thoroughness: Thoroughness::Exhaustive,
         limit: settings.limit.unwrap_or(u64::MAX),
         executions: 0,
+        known: BTreeSet::new(),
+        saved: 0,
         choices: 0,
         log10_states: table.log10_states,
         failures: Vec::new(),
@@ -180,11 +234,10 @@ pub(crate) fn explore_point(
     if let Some(known) = known
         && limit > FIRST_LOOK
     {
-        let look = walk_point(executor, &lines, at, FIRST_LOOK, settings)?;
-        let summary = &look.leaves.summary;
-        if summary.extent == Extent::Cut {
-            result.executions += summary.executions;
-            if let Some(repeats) = are_known(executor, &table, &look.leaves.all, known)? {
+        let look = walk_point(executor, (&first, &pools, &lines), at, FIRST_LOOK, settings)?;
+        if look.summary.extent == Extent::Cut {
+            result.count(&look.summary);
+            if let Some(repeats) = are_known(executor, &table, &look.all, known)? {
                 result.repeats = repeats;
                 let reason = Reason::TooMany;
                 result.thoroughness = Thoroughness::Sampled { reason };
@@ -194,17 +247,17 @@ pub(crate) fn explore_point(
             walked = Some(look);
         }
     }
-    let WalkedPoint { leaves, observed } = match walked {
+    let leaves = match walked {
         Some(walked) => walked,
-        None => walk_point(executor, &lines, at, limit, settings)?,
+        None => walk_point(executor, (&first, &pools, &lines), at, limit, settings)?,
     };
     let walk = leaves.summary;
-    result.executions += walk.executions;
+    result.count(&walk);
     result.choices = walk.choices;
     result.warnings = walk.warnings;
-    result.contradictions = contradictions(executor, &table, at, &observed);
+    result.contradictions = contradictions(executor, &table, at, &leaves.observed);
     let read = walk.read.iter();
-    result.reads = Some(Reads {
+    result.reads = walk.known.is_empty().then(|| Reads {
         watched,
         read: read.filter_map(|mask| pools.page(mask)).collect(),
     });
@@ -218,7 +271,7 @@ pub(crate) fn explore_point(
         Extent::Refused { reason } => Some(Reason::Refused(reason)),
     };
     let successes = leaves.successes;
-    let is_cut = nested(executor, &table, pools, successes, settings, &mut result)?;
+    let is_cut = nested(executor, &first, pools, successes, settings, &mut result)?;
     if let Some(reason) = reason {
         // Where recovery fails, a sample would only fail again.
         let is_all = settings.judged.is_none()
@@ -245,44 +298,39 @@ pub(crate) fn explore_point(
 }
 
 /// The executions at a failure point.
-struct WalkedPoint {
-    leaves: Leaves,
-    /// The choices of each, if robustness is checked.
-    observed: Vec<Vec<Choice>>,
-}
-
 fn walk_point(
     executor: &mut dyn LazyExecutor,
-    lines: &LineTable,
+    (first, pools, lines): (&CrashPoint, &Pools, &LineTable),
     at: EventIndex,
     limit: u64,
     settings: &PointSettings<'_>,
-) -> Result<WalkedPoint, CheckError> {
-    let task = WalkTask {
+) -> Result<Leaves, CheckError> {
+    let walk = WalkTask {
         table: lines,
         fork: settings.fork,
         log: settings.depth > 1,
         limit,
         deadline: settings.deadline.map(|(deadline, _)| deadline),
     };
-    let mut observed: Vec<Vec<Choice>> = Vec::new();
+    let tree = settings.tree(at, walk.log);
+    let judge = |verdict: &Verdict| settings.contents.judge(at, verdict);
+    let task = LeavesTask {
+        walk,
+        tree: tree.map(|tree| ObservedCrash::of(tree, first, pools, &|_| Vec::new())),
+        judge: &judge,
+        keeps_choices: settings.robustness,
+    };
     let mut explorer = OverlaidExecutor {
         executor,
         overlay: &[],
     };
-    let judge = |verdict: &Verdict| settings.contents.judge(at, verdict);
-    let leaves = walk_leaves(&mut explorer, task, &judge, &mut |execution| {
-        if settings.robustness && execution.choices.len() > 1 {
-            observed.push(execution.choices.clone());
-        }
-    })?;
-    Ok(WalkedPoint { leaves, observed })
+    walk_leaves(&mut explorer, &task)
 }
 
 /// Lets the power fail again in executions that succeeded. Returns whether something was left out.
 fn nested(
     executor: &mut dyn LazyExecutor,
-    table: &CrashTable,
+    first: &CrashPoint,
     pools: Pools,
     successes: Vec<LoggedExecution>,
     settings: &PointSettings<'_>,
@@ -299,8 +347,7 @@ fn nested(
         executions: 0,
         is_cut: false,
     };
-    let first = CrashPoint::first(table.clone());
-    nested.explore(executor, &first, successes, 2)?;
+    nested.explore(executor, first, successes, 2)?;
     Ok(nested.is_cut)
 }
 

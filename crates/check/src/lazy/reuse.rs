@@ -29,6 +29,8 @@ pub(crate) trait ExecutedPoint {
     fn at(&self) -> EventIndex;
     /// How often recovery was executed.
     fn executions(&self) -> u64;
+    /// Executions that other points have shown.
+    fn saved(&self) -> u64;
     /// What it read; `None` if that is not known of all executions.
     fn reads(&self) -> Option<&Reads>;
 }

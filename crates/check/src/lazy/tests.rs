@@ -1,5 +1,6 @@
 //! The driver on a recovery that is a function: no process, and everything else as it is.
 
+mod learning;
 pub(crate) mod simulated;
 
 use powerfail_explore::{FailurePoint, FailurePointOptions, FailurePointsByStack};
@@ -48,6 +49,7 @@ fn settings(contents: &ExpectedContents) -> PointSettings<'_> {
         deadline: None,
         known: None,
         judged: None,
+        trees: None,
     }
 }
 
@@ -438,6 +440,7 @@ fn progress_of(
                 &settings(&contents),
             )
         },
+        accept: &|_| (),
         bounds,
     };
     let mut watch = RoundObserver {
@@ -546,6 +549,7 @@ fn an_interruption_keeps_what_was_found() {
                 &settings(&contents),
             )
         },
+        accept: &|_| (),
         bounds,
     };
     let mut watch = RoundObserver {
@@ -579,6 +583,10 @@ fn a_recovery_that_does_not_repeat_itself_ends() {
                 choice.left = 1;
             }
             Ok(Attempt::Explored(explored))
+        }
+
+        fn read(&self, id: powerfail_model::LineId, line_bytes: usize) -> Vec<u8> {
+            Explorer::read(&self.0, id, line_bytes)
         }
     }
     let trace = unordered();

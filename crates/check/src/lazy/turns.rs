@@ -129,6 +129,7 @@ pub(crate) fn merge(
         match results.iter_mut().find(|result| result.at == now.at) {
             Some(then) => {
                 now.executions += then.executions;
+                now.saved += then.saved;
                 now.unconfirmed += then.unconfirmed;
                 *then = now;
             }

@@ -7,22 +7,26 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
+use super::observations::KnownLeaf;
 use crate::error::CheckError;
 use powerfail_finding::RecoveryOutcome;
+use powerfail_model::LineId;
 use powerfail_oracle::{
     Branch, ExploreRequest, LazyExecution, LazyExecutions, LineTable, PageMask, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
 /// How many executions a tree is tried with first.
-const FEW: [u64; 2] = [8, 64];
+pub(super) const FEW: [u64; 2] = [8, 64];
 /// How many executions may hang, each for as long as a recovery may take, if time is short.
-const HANGS_MAX: usize = 2;
+pub(super) const HANGS_MAX: usize = 2;
 
 /// Runs recovery where loads from open lines are choices. The image is made new for each request.
 pub(crate) trait Explorer {
     /// Explores, or says why that is not possible.
     fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Attempt, CheckError>;
+    /// The newest content of a line.
+    fn read(&self, id: LineId, line_bytes: usize) -> Vec<u8>;
 }
 
 /// What became of a request.
@@ -71,6 +75,27 @@ pub(crate) struct WalkSummary {
     /// Lines that were read, of the pages with open or watched lines.
     pub(crate) read: Vec<PageMask>,
     pub(crate) warnings: Vec<String>,
+    /// The executions in the tree of the segment, if there is one: whether recovery ran for them at this point is known
+    /// when the result is accepted.
+    pub(crate) known: Vec<KnownLeaf>,
+}
+
+impl WalkSummary {
+    pub(super) const fn new() -> Self {
+        Self {
+            extent: Extent::Exhaustive,
+            executions: 0,
+            choices: 0,
+            read: Vec::new(),
+            warnings: Vec::new(),
+            known: Vec::new(),
+        }
+    }
+
+    /// How many executions there were outside of the tree.
+    pub(crate) const fn executions_alone(&self) -> u64 {
+        self.executions - self.known.len() as u64
+    }
 }
 
 /// Executes recovery once for each sequence of values that it can observe. `visit` sees each execution once.
@@ -79,13 +104,7 @@ pub(crate) fn walk_executions(
     task: WalkTask<'_>,
     visit: &mut dyn FnMut(LazyExecution) -> Result<(), CheckError>,
 ) -> Result<WalkSummary, CheckError> {
-    let mut walk = WalkSummary {
-        extent: Extent::Exhaustive,
-        executions: 0,
-        choices: 0,
-        read: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut walk = WalkSummary::new();
     let mut fork = task.fork;
     let mut hanging = 0;
     let mut read: BTreeMap<(u32, u64), u64> = BTreeMap::new();
@@ -102,6 +121,7 @@ pub(crate) fn walk_executions(
             prefix: &prefix,
             branch: if fork { Branch::Fork } else { Branch::Repeat },
             watches: &[],
+            observations: false,
             log: task.log,
             max_executions: task.limit - walk.executions,
         };
@@ -196,7 +216,7 @@ fn ask(
     by.explore(request)
 }
 
-fn hangs(execution: &LazyExecution) -> bool {
+pub(super) fn hangs(execution: &LazyExecution) -> bool {
     let Verdict::Failure(failure) = &execution.verdict else {
         return false;
     };
@@ -211,7 +231,7 @@ pub(crate) fn classes_of(execution: &LazyExecution) -> Vec<u32> {
 
 /// How many of the choices of an execution were not seen before. Executions of one request come depth
 /// first, so what an execution shares with the one before it is all that it shares.
-fn new_choices(classes: &[u32], before: Option<&[u32]>, prefix_len: usize) -> u64 {
+pub(super) fn new_choices(classes: &[u32], before: Option<&[u32]>, prefix_len: usize) -> u64 {
     let known = match before {
         None => prefix_len,
         Some(before) => common_len(classes, before) + 1,

@@ -44,6 +44,10 @@ impl<O> ExecutedPoint for RerunPoint<O> {
         self.executions
     }
 
+    fn saved(&self) -> u64 {
+        0
+    }
+
     fn reads(&self) -> Option<&Reads> {
         None
     }
@@ -90,6 +94,7 @@ impl Engine<'_, '_> {
                 let here = all.get(&point.at).map_or(&[][..], Vec::as_slice);
                 rerun_at(executor, point.at, here, &settings)
             },
+            accept: &|_| (),
             bounds: Bounds {
                 max_executions: None,
                 deadline,

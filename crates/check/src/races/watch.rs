@@ -53,6 +53,10 @@ impl ExecutedPoint for WatchedPoint {
         self.executions
     }
 
+    fn saved(&self) -> u64 {
+        0
+    }
+
     fn reads(&self) -> Option<&Reads> {
         self.reads.as_ref()
     }
@@ -221,6 +225,7 @@ fn execute(
         prefix,
         branch: Branch::Never,
         watches,
+        observations: false,
         log,
         max_executions: 1,
     };

@@ -8,6 +8,8 @@
 //! - [`robust`]: whether one moment of the run explains all that was read, and if not, which flush is missing.
 //! - [`ChangeLog`] and [`ReadSets`]: which failure points need no run, because recovery read nothing that
 //!   has changed.
+//! - [`tree`] and [`Segments`]: everything that recovery has observed in the whole run, so that a failure point costs only
+//!   what no other one has shown.
 //! - [`nested`]: the power fails again while recovery runs.
 
 mod digest;
@@ -18,7 +20,9 @@ pub mod nested;
 mod reuse;
 mod robust;
 mod seen;
+mod segments;
 mod table;
+pub mod tree;
 
 pub use history::History;
 pub use initial_image::initial_image;
@@ -28,4 +32,5 @@ pub use reuse::{
 };
 pub use robust::{Moment, ReadLine, RunStore, Span, Unexplained, robust};
 pub use seen::{Impossible, Observed, Seen, SeenStates};
+pub use segments::{Segment, SegmentLimits, Segments, SegmentsBuilder};
 pub use table::{Content, CrashLine, CrashTable, TableLimits, Truncated};

@@ -91,8 +91,7 @@ impl ChangeLog {
         remarks: &mut dyn Remarks,
     ) -> powerfail_trace::Result<Self> {
         let image = initial_image(trace, fill)?;
-        let mut builder = ChangeLogBuilder::new(rules, image);
-        builder.is_filled = fill.is_some();
+        let mut builder = ChangeLogBuilder::filled(rules, image, fill.is_some());
         let mut rest = points.iter().copied().peekable();
         let mut records = trace.records_from(EventIndex(0));
         while rest.peek().is_some() {
@@ -174,6 +173,32 @@ impl<I: Image> ChangeLogBuilder<I> {
                 points: Vec::new(),
             },
         }
+    }
+
+    /// The same, where fresh memory may have been filled.
+    pub(crate) fn filled(rules: Rules, image: I, is_filled: bool) -> Self {
+        Self {
+            is_filled,
+            ..Self::new(rules, image)
+        }
+    }
+
+    /// Takes out what has changed at the last failure point: the lines, and whether a pool has another length.
+    pub(crate) fn take_last(&mut self) -> (Vec<LineId>, bool) {
+        let Some(last) = self.log.points.pop() else {
+            return (Vec::new(), false);
+        };
+        let lines = last.lines.iter().map(|change| change.id);
+        (lines.collect(), last.is_resized)
+    }
+
+    /// The lines that were open at the last failure point.
+    pub(crate) fn open_lines(&self) -> &[LineId] {
+        &self.open
+    }
+
+    pub(crate) const fn line_bytes(&self) -> usize {
+        self.log.line_bytes
     }
 
     /// The frontier at the present position.
@@ -339,7 +364,7 @@ impl PageLines {
 }
 
 /// The page that holds a line, and its bits there.
-fn place_in_page(id: LineId, line_bytes: usize) -> ((PoolIndex, u64), u64) {
+pub(crate) fn place_in_page(id: LineId, line_bytes: usize) -> ((PoolIndex, u64), u64) {
     let start = id.line.0 * line_bytes as u64;
     let page = start - start % PAGE_BYTES;
     let units = line_bytes as u64 / 64;

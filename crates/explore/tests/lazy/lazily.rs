@@ -27,18 +27,18 @@ impl OpenLine {
 }
 
 /// Memory whose open lines are decided on when they are loaded.
-struct LazyMemory<'t> {
+pub(crate) struct LazyMemory<'t> {
     table: &'t CrashTable,
     pool: Vec<u8>,
     lines: Vec<OpenLine>,
     prefix: &'t [u32],
     /// The value taken at each choice, and the number of possible values.
     taken: Vec<(u32, u32)>,
-    observed: Vec<Observed>,
+    pub(crate) observed: Vec<Observed>,
 }
 
 impl<'t> LazyMemory<'t> {
-    fn new(table: &'t CrashTable, pool: Vec<u8>, prefix: &'t [u32]) -> Self {
+    pub(crate) fn new(table: &'t CrashTable, pool: Vec<u8>, prefix: &'t [u32]) -> Self {
         let lines = table.lines.iter().map(|line| {
             let mut open = OpenLine {
                 contents: line.flat(),

@@ -9,4 +9,5 @@ mod nested;
 mod one_crash;
 mod reuse;
 mod robust;
+mod tree;
 mod workload;

@@ -10,7 +10,8 @@ mod table;
 
 use std::path::PathBuf;
 
-pub use powerfail_protocol::explore::{Choice, LogKind, Note, Watch};
+use powerfail_protocol::explore::LogHeader;
+pub use powerfail_protocol::explore::{Choice, LogKind, Note, NotedLoad, REST_OF_LINE, Watch};
 use serde::{Deserialize, Serialize};
 
 use crate::stored;
@@ -79,6 +80,8 @@ pub struct ExploreRequest<'a> {
     pub branch: Branch,
     /// Bytes whose first reads are noted, in any order; pools are numbered as in the table.
     pub watches: &'a [Watch],
+    /// Whether all that loads read of watched lines is noted, so that all choices among them follow from the notes.
+    pub observations: bool,
     /// Whether to log stores, flushes and fences.
     pub log: bool,
     /// No more executions than this.
@@ -151,6 +154,13 @@ pub struct Logged {
     pub thread: u32,
     /// How many choices were made before.
     pub choices: u32,
+}
+
+impl Logged {
+    /// How long its record in the log is.
+    pub fn record_len(&self) -> u64 {
+        size_of::<LogHeader>() as u64 + (self.bytes.len() as u64).next_multiple_of(8)
+    }
 }
 
 /// The result of a request to explore.

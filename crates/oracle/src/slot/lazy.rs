@@ -57,6 +57,7 @@ impl Slot {
             (private, flag::PRIVATE),
             (request.log, flag::LOG),
             (notes, flag::NOTES),
+            (request.observations, flag::OBSERVATIONS),
         ] {
             if is_wanted {
                 flags |= bit;

@@ -99,6 +99,7 @@ fn exploring_survives_the_end_of_its_snapshot() {
             prefix,
             branch,
             watches: &[],
+            observations: false,
             log: false,
             max_executions: u64::MAX,
         };

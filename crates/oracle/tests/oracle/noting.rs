@@ -58,6 +58,7 @@ fn explore(place: &Place, slot: &mut Slot, prefix: &[u32]) -> LazyExecutions {
         prefix,
         branch: Branch::Never,
         watches: &watches(),
+        observations: false,
         log: false,
         max_executions: 1,
     };

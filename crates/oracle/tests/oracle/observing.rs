@@ -67,6 +67,7 @@ fn request<'a>(table: &'a LineTable, prefix: &'a [u32], fork: bool) -> ExploreRe
         prefix,
         branch: if fork { Branch::Fork } else { Branch::Repeat },
         watches: &[],
+        observations: false,
         log: true,
         max_executions: u64::MAX,
     }

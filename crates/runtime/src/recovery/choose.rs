@@ -22,6 +22,11 @@ const CLASSES_MAX: usize = 64;
 impl State {
     /// The recovery reads bytes of a page of the table, at `code`.
     pub(super) fn observe(&mut self, page: usize, from: u64, to: u64, code: Registers) {
+        if self.is_observed {
+            self.decide_part(page, from, to, code);
+            self.note_load(page, from, to, code);
+            return;
+        }
         let entry = &shared_file::open_pages()[page];
         let content = self.truth(entry.pool, entry.offset, Some(page));
         let choices = shared_file::control().choice_count.load(Ordering::Relaxed);
@@ -38,6 +43,27 @@ impl State {
             self.decide_part(page, from, to, code);
         }
         self.note_bytes(page, from, end(), code, choices);
+    }
+
+    /// All that could be observed of a page is decided, because its reads are not seen from now on.
+    pub(super) fn observe_rest(&mut self, page: usize, code: Registers) {
+        if self.is_observed {
+            self.observe(page, 0, PAGE, code);
+        } else {
+            self.lose_page(page);
+            self.decide_part(page, 0, PAGE, code);
+        }
+    }
+
+    /// Whether bytes of a page, all of one line, can have several values.
+    pub(super) fn is_open_between(&self, page: usize, from: u64, to: u64) -> bool {
+        self.lines_in(page, from, to).any(|number| {
+            let at = shared_file::lines()[number as usize].offset % PAGE;
+            let classes = self
+                .line(number)
+                .classes::<CLASSES_MAX>((from - at) as usize, (to - at) as usize);
+            classes.map_or(true, |classes| classes.firsts().len() > 1)
+        })
     }
 
     /// Decides what bytes of a page of the table are.

@@ -1,4 +1,5 @@
-//! Notes of reads: which instruction first reads bytes that the host watches. Races are found from them.
+//! Notes of reads: which instruction first reads bytes that the host watches. Races are found from them, and with
+//! `flag::OBSERVATIONS` what one failure point shows about another.
 //!
 //! Of each line with watched bytes there is a mask of those that are still to be noted. A read takes them out
 //! of it and leaves a note, a store just takes them out. Like what is known of open lines, the masks lie
@@ -12,7 +13,9 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_protocol::explore::{ADDRESS, CHOICE_FRAMES, NOTES_MAX, Note, UNREAD_AT};
+use powerfail_protocol::explore::{
+    ADDRESS, CHOICE_FRAMES, NOTES_MAX, Note, NotedLoad, REST_OF_LINE, UNREAD_AT,
+};
 
 use crate::platform::sys;
 use crate::record::call_stacks::Registers;
@@ -21,6 +24,13 @@ use super::state::{PAGE, State};
 use super::{attention, load_stacks, shared_file};
 
 const LINE: u64 = 64;
+/// After so many loads from lines that are not completely read, the rest of such a line counts as read with the next load:
+/// each of these loads takes a fault. The number depends on nothing but what the recovery does, so that executions
+/// that observe the same have the same notes.
+const NOTED_LOADS_MAX: u32 = 2048;
+/// After twice as many, it is tried with every load whose number this divides: where several values are possible it would
+/// be tried, and noted, in vain each time.
+const TRIES_EACH: u32 = 64;
 
 /// The bytes of a line from one place of its page to another: a bit each.
 fn bytes_between(line: u64, from: u64, to: u64) -> u64 {
@@ -105,6 +115,67 @@ impl State {
             load_stacks::walk(code, &mut note.frames);
             append_after(note, choices);
         });
+    }
+
+    /// The recovery loads bytes of a page of the table, at `code`: notes those that were not read before.
+    pub(super) fn note_load(&mut self, page: usize, from: u64, to: u64, code: Registers) {
+        let (first, behind) = self.pages[page].watches;
+        let in_line = |watch: u32| shared_file::watches()[watch as usize].offset % PAGE;
+        let is_met = |state: &Self, watch: u32| {
+            *state.unread_of(watch) != 0 && bytes_between(in_line(watch), from, to) != 0
+        };
+        if !(first..behind).any(|watch| is_met(self, watch)) {
+            return;
+        }
+        self.noted_loads += 1;
+        let control = shared_file::control();
+        let load = NotedLoad {
+            number: self.noted_loads,
+            log_len: control.log_len.load(Ordering::Relaxed) as u32,
+            from: from as u16,
+            to: to as u16,
+            is_open: false,
+        };
+        let choices = control.choice_count.load(Ordering::Relaxed);
+        let mut frames = [0; CHOICE_FRAMES];
+        self.take_bytes(page, from, to, |watch, bytes| {
+            if frames[0] == 0 {
+                load_stacks::walk(code, &mut frames);
+            }
+            let watch = &shared_file::watches()[watch as usize];
+            let note = Note {
+                pool: watch.pool,
+                offset: watch.offset,
+                bytes,
+                frames,
+                ..Note::default()
+            };
+            append_after(note.with_load(load), choices);
+        });
+        let is_tried = match self.noted_loads {
+            ..=NOTED_LOADS_MAX => false,
+            loads => loads <= 2 * NOTED_LOADS_MAX || loads.is_multiple_of(TRIES_EACH),
+        };
+        if !is_tried {
+            return;
+        }
+        for number in (first..behind).filter(|watch| is_met(self, *watch)) {
+            let line = in_line(number);
+            let is_open = self.is_open_between(page, line, line + LINE);
+            let watch = &shared_file::watches()[number as usize];
+            let unread = self.unread_of(number);
+            let note = Note {
+                code: REST_OF_LINE,
+                pool: watch.pool,
+                offset: watch.offset,
+                bytes: *unread,
+                ..Note::default()
+            };
+            append_after(note.with_load(NotedLoad { is_open, ..load }), choices);
+            if !is_open {
+                *unread = 0;
+            }
+        }
     }
 
     /// A page becomes a private one of the recovery's, whose reads are not seen.

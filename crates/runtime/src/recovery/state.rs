@@ -107,6 +107,8 @@ pub(super) struct State {
     pub(super) is_lazy: bool,
     pub(super) is_logged: bool,
     pub(super) is_noted: bool,
+    /// Everything that loads read of watched lines is noted.
+    pub(super) is_observed: bool,
     pub(super) line_bytes: usize,
     pub(super) pools: Vec<PoolFile>,
     pub(super) mappings: Vec<Mapping>,
@@ -118,6 +120,8 @@ pub(super) struct State {
     pub(super) knowledge: u64,
     /// Where the masks of watched bytes are that are still to be noted.
     pub(super) unread: u64,
+    /// How many loads were noted, or had nothing new to note, in lines with bytes that are still to be noted.
+    pub(super) noted_loads: u32,
     pub(super) step: SingleStep,
     pub(super) factory: Option<InstructionInfoFactory>,
     pub(super) sites: BTreeSet<u64>,
@@ -133,6 +137,7 @@ impl State {
         is_lazy: false,
         is_logged: false,
         is_noted: false,
+        is_observed: false,
         line_bytes: 64,
         pools: Vec::new(),
         mappings: Vec::new(),
@@ -140,6 +145,7 @@ impl State {
         crowded: BTreeSet::new(),
         knowledge: 0,
         unread: 0,
+        noted_loads: 0,
         step: SingleStep::NONE,
         factory: None,
         sites: BTreeSet::new(),
@@ -169,6 +175,7 @@ impl State {
         self.is_lazy = super::has_flag(flag::LAZY);
         self.is_logged = super::has_flag(flag::LOG);
         self.is_noted = super::has_flag(flag::NOTES);
+        self.is_observed = self.is_noted && super::has_flag(flag::OBSERVATIONS);
         self.line_bytes = control.line_bytes as usize;
         if !matches!(self.line_bytes, 64 | 512) {
             super::refuse("the table of lines has an unsupported line length");

@@ -394,8 +394,7 @@ impl State {
                 continue;
             }
             if let Some(index) = table_page(page.pool, page.offset) {
-                self.lose_page(index);
-                self.decide_part(index, 0, PAGE, code);
+                self.observe_rest(index, code);
             }
         }
     }

@@ -373,8 +373,7 @@ impl State {
         let pool = self.mappings[mapping].pool;
         if let Some(index) = table_page(pool, page) {
             let was_open = self.pages[index].open > 0;
-            self.lose_page(index);
-            self.decide_part(index, 0, PAGE, call.code);
+            self.observe_rest(index, call.code);
             self.maybe_settle(index, was_open);
         }
         if !self.is_hidden(mapping, page) {

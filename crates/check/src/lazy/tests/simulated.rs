@@ -1,13 +1,14 @@
 //! A simulated recovery: a function of the values that it loads.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
 use powerfail_finding::RecoveryOutcome;
 use powerfail_image::{CursorOptions, ImageCursor, Patch};
 use powerfail_model::{
-    CrashState, Event, EventIndex, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, Rules,
-    StoreKind,
+    CrashState, Event, EventIndex, FenceKind, FlushKind, LineId, Place, PoolIndex, PoolOffset,
+    Rules, StoreKind,
 };
 use powerfail_oracle::{Failure, Stage, Verdict};
 use powerfail_protocol::observe::{ByteSet, Knowledge, Line, words_for};
@@ -19,7 +20,8 @@ use crate::error::CheckError;
 use crate::lazy::executor::{LazyExecutor, LocatedFrames, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
 use powerfail_oracle::{
-    Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, PageMask, StageStart,
+    Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, Note, NotedLoad,
+    PageMask, StageStart,
 };
 
 const POOL: PoolIndex = PoolIndex(0);
@@ -101,6 +103,10 @@ pub(crate) struct Simulated<'t> {
     pub(crate) succeeds_without_exploration: bool,
     /// During exploration, the execution with the newest content always fails.
     pub(crate) newest_fails_in_exploration: bool,
+    /// How often recovery was executed to be explored.
+    pub(crate) executed: Cell<u64>,
+    /// How often it has begun. A recovery that uses this is not a function of what it reads.
+    begun: Cell<u64>,
 }
 
 impl<'t> Simulated<'t> {
@@ -116,6 +122,8 @@ impl<'t> Simulated<'t> {
             engine: Engine::Fork,
             succeeds_without_exploration: false,
             newest_fails_in_exploration: false,
+            executed: Cell::new(0),
+            begun: Cell::new(0),
         }
     }
 
@@ -129,13 +137,17 @@ impl<'t> Simulated<'t> {
 
     fn execute(
         &self,
-        table: &LineTable,
+        request: &ExploreRequest<'_>,
         prefix: &[u32],
         read: &mut BTreeMap<u64, u64>,
     ) -> (LazyExecution, bool) {
+        let table = request.table;
+        let watches = request.watches.iter();
         let mut memory = Memory {
             executor: self,
             table,
+            unread: watches.map(|watch| (watch.offset, watch.bytes)).collect(),
+            notes: Vec::new(),
             known: BTreeMap::new(),
             stored: BTreeMap::new(),
             versions: &[],
@@ -143,6 +155,7 @@ impl<'t> Simulated<'t> {
             choices: Vec::new(),
             read,
         };
+        self.begun.set(self.begun.get() + 1);
         let mut success = (self.recovery)(&mut memory);
         let is_newest = memory.choices.iter().all(|choice| choice.class == 0);
         success &= !(is_newest && self.newest_fails_in_exploration);
@@ -155,7 +168,7 @@ impl<'t> Simulated<'t> {
                 notes: 0,
             }],
             log: Vec::new(),
-            notes: Vec::new(),
+            notes: memory.notes,
         };
         (execution, success)
     }
@@ -200,7 +213,7 @@ impl Explorer for Simulated<'_> {
                 explored.stopped = true;
                 break;
             }
-            let (mut execution, _) = self.execute(request.table, &prefix, &mut read);
+            let (mut execution, _) = self.execute(request, &prefix, &mut read);
             let classes: Vec<u32> = execution
                 .choices
                 .iter()
@@ -219,6 +232,7 @@ impl Explorer for Simulated<'_> {
                     }
                 }
             }
+            self.executed.set(self.executed.get() + 1);
             explored.executions.push(execution);
         }
         let masks = read.into_iter();
@@ -230,6 +244,13 @@ impl Explorer for Simulated<'_> {
             })
             .collect();
         Ok(Attempt::Explored(explored))
+    }
+
+    fn read(&self, id: LineId, line_bytes: usize) -> Vec<u8> {
+        let mut bytes = vec![0; line_bytes];
+        let offset = PoolOffset(id.line.0 * line_bytes as u64);
+        self.cursor.read(Place::new(id.pool, offset), &mut bytes);
+        bytes
     }
 }
 
@@ -268,6 +289,8 @@ impl LazyExecutor for Simulated<'_> {
             table: &table,
             known: BTreeMap::new(),
             stored: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            notes: Vec::new(),
             versions: &state.versions,
             prefix: &[],
             choices: Vec::new(),
@@ -307,6 +330,9 @@ pub(crate) struct Memory<'a> {
     versions: &'a [(powerfail_model::LineId, usize)],
     prefix: &'a [u32],
     choices: Vec<Choice>,
+    /// Of each watched line the bytes that were neither read nor stored.
+    unread: BTreeMap<u64, u64>,
+    notes: Vec<Note>,
     read: &'a mut BTreeMap<u64, u64>,
 }
 
@@ -350,6 +376,7 @@ impl Memory<'_> {
             if firsts.len() > 1 {
                 let next = self.choices.len();
                 class = self.prefix.get(next).map_or(0, |class| *class as usize);
+                class = class.min(firsts.len() - 1);
                 let mut choice = Choice {
                     line: u32::try_from(place).expect("few lines"),
                     from: u16::try_from(from).expect("in a line"),
@@ -367,13 +394,48 @@ impl Memory<'_> {
             line.observe(from, from + WORD, content_number);
             content = line.content(content_number).to_vec();
         }
+        self.note(offset);
         let mut word = [0; WORD];
         word.copy_from_slice(&content[from..from + WORD]);
         u64::from_le_bytes(word)
     }
 
+    /// Notes the first read of a word, as the runtime does.
+    fn note(&mut self, offset: u64) {
+        let line = offset - offset % LINE as u64;
+        let Some(unread) = self.unread.get_mut(&line) else {
+            return;
+        };
+        let bytes = *unread & 0xff << (offset - line);
+        *unread &= !bytes;
+        if bytes != 0 {
+            let load = NotedLoad {
+                number: u32::try_from(self.notes.len()).expect("few loads"),
+                from: u16::try_from(offset % 4096).expect("in a page"),
+                to: u16::try_from(offset % 4096).expect("in a page") + 8,
+                ..NotedLoad::default()
+            };
+            let mut note = Note {
+                offset: line,
+                bytes,
+                ..Note::default()
+            };
+            note.frames[0] = 0x1000 + offset;
+            self.notes.push(note.with_load(load));
+        }
+    }
+
+    /// How many executions have begun before, which no recovery should depend on.
+    pub(crate) fn executions_before(&self) -> u64 {
+        self.executor.begun.get()
+    }
+
     /// Stores a word of 8 bytes.
     pub(crate) fn store(&mut self, offset: u64, word: u64) {
+        let line = offset - offset % LINE as u64;
+        if let Some(unread) = self.unread.get_mut(&line) {
+            *unread &= !(0xff << (offset - line));
+        }
         self.stored.insert(offset, word);
     }
 

@@ -1,0 +1,502 @@
+//! What recovery has observed anywhere in the run, so that a failure point costs only what no other one has shown.
+//!
+//! Recovery is a function of what it reads. [`Trees`] keeps one tree of observations for each [segment](Segments) of the
+//! run, which all workers share, and [`walk_tree`] walks it with what is possible at a failure point: it executes
+//! recovery only where the tree does not go on. Known executions are translated to the table of the point, so what
+//! follows (judging, confirming, nested failures) is the same for known and for new ones.
+//!
+//! Which executions a point has does not depend on the tree, so it does not matter which worker was first. What counts as
+//! an execution of which point is decided when results are accepted, in the order of the trace: [`Trees::accept`].
+//!
+//! Where recovery reads something else after the same values, its segment is explored without the tree from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use powerfail_explore::lazy::nested::CrashPoint;
+use powerfail_explore::lazy::tree::{
+    Conflict, LeafIndex, ObservationTree, ReadStep, Reading, Stop, TakenChoice, TreeWalk, root_of,
+    value_read,
+};
+use powerfail_explore::lazy::{CrashTable, Seen, Segments};
+use powerfail_model::{EventIndex, LineId, LineIndex};
+use powerfail_oracle::{
+    Branch, Choice, ExploreRequest, LazyExecution, Logged, Note, REST_OF_LINE, Stage, StageStart,
+    Verdict, Watch,
+};
+use powerfail_protocol::observe::ByteSet;
+
+use super::executor::Pools;
+use super::walk::{
+    Attempt, Explorer, Extent, FEW, HANGS_MAX, WalkSummary, WalkTask, classes_of, hangs,
+    new_choices,
+};
+use crate::error::CheckError;
+
+const UNIT_BYTES: u64 = 64;
+const PAGE_BYTES: u64 = 4096;
+/// A tree with more reads than this is too large: its segment is explored without it.
+const NODES_MAX: usize = 4 << 20;
+
+/// What is kept of a read.
+#[derive(Clone, Debug)]
+struct ReadPlace {
+    frames: Box<[u64]>,
+    /// The bytes of the line that were loaded.
+    from: u16,
+    to: u16,
+    skipped: u32,
+}
+
+/// An execution. Counts of choices are replaced by counts of reads, because at another failure point other reads are
+/// choices.
+#[derive(Clone, Debug)]
+struct KnownExecution {
+    verdict: Verdict,
+    stages: Vec<(Stage, usize)>,
+    log: Vec<(Logged, usize)>,
+}
+
+type Tree = ObservationTree<ReadPlace, KnownExecution>;
+
+/// The trees of a run.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    segments: Segments,
+    /// The fewest points of a segment that need a tree: with nested failures, crashes of one point learn from each other.
+    points_min: usize,
+    /// For each segment: executions that are not logged, and those that are.
+    shared: Vec<[Mutex<SharedTree>; 2]>,
+}
+
+/// A tree that workers share.
+#[derive(Debug, Default)]
+struct SharedTree {
+    tree: Tree,
+    /// The executions that count for a result that was accepted.
+    accepted: BTreeSet<LeafIndex>,
+    /// The recovery is not a function of what it reads, or reads too much.
+    is_given_up: bool,
+    is_contradicted: bool,
+    is_not_forkable: bool,
+}
+
+/// An execution of some tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KnownLeaf {
+    segment: usize,
+    is_logged: bool,
+    leaf: LeafIndex,
+}
+
+impl Trees {
+    /// `depth` is how often the power fails.
+    pub(crate) fn new(segments: Segments, depth: u32) -> Self {
+        let shared = segments.all().iter().map(|_| Default::default());
+        Self {
+            points_min: if depth > 1 { 1 } else { 2 },
+            shared: shared.collect(),
+            segments,
+        }
+    }
+
+    /// The tree for a failure point. `None` if nothing can be learned from another point, or the tree was given up.
+    pub(crate) fn at(&self, at: EventIndex, is_logged: bool) -> Option<PointTree<'_>> {
+        let segment = self.segments.number_of(at)?;
+        let about = &self.segments.all()[segment];
+        if about.points < self.points_min {
+            return None;
+        }
+        let tree = PointTree {
+            watched: &about.watched,
+            shared: &self.shared[segment][usize::from(is_logged)],
+            segment,
+            is_logged,
+        };
+        (!tree.lock().is_given_up).then_some(tree)
+    }
+
+    /// The result with these executions is accepted. Returns how many of them no earlier result had.
+    pub(crate) fn accept(&self, leaves: &BTreeSet<KnownLeaf>) -> u64 {
+        let mut new = 0;
+        for known in leaves {
+            let shared = &self.shared[known.segment][usize::from(known.is_logged)];
+            new += u64::from(lock(shared).accepted.insert(known.leaf));
+        }
+        new
+    }
+
+    /// The note for the report, if recovery is not a function of what it reads.
+    pub(crate) fn note(&self) -> Option<String> {
+        let mut all = self.shared.iter().flatten();
+        let is_contradicted = all.any(|tree| lock(tree).is_contradicted);
+        is_contradicted.then(|| {
+            "recovery does not always do the same after it has read the same values, so failure points are explored \
+             separately"
+                .to_owned()
+        })
+    }
+}
+
+fn lock(shared: &Mutex<SharedTree>) -> MutexGuard<'_, SharedTree> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The tree of the segment of a failure point.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PointTree<'t> {
+    watched: &'t BTreeSet<LineId>,
+    shared: &'t Mutex<SharedTree>,
+    segment: usize,
+    is_logged: bool,
+}
+
+impl PointTree<'_> {
+    fn lock(&self) -> MutexGuard<'_, SharedTree> {
+        lock(self.shared)
+    }
+
+    fn give_up(&self) {
+        self.lock().is_given_up = true;
+    }
+
+    fn contradict(&self) {
+        let mut shared = self.lock();
+        shared.is_given_up = true;
+        shared.is_contradicted = true;
+    }
+
+    fn known(&self, leaf: LeafIndex) -> KnownLeaf {
+        KnownLeaf {
+            segment: self.segment,
+            is_logged: self.is_logged,
+            leaf,
+        }
+    }
+}
+
+/// A crash, for a walk over a tree.
+pub(crate) struct ObservedCrash<'a> {
+    tree: PointTree<'a>,
+    table: &'a CrashTable,
+    pools: &'a Pools,
+    root: u128,
+    watches: Vec<Watch>,
+}
+
+impl<'a> ObservedCrash<'a> {
+    /// `newest` gives the newest content of a line at the failure point of the recorded run.
+    pub(crate) fn of(
+        tree: PointTree<'a>,
+        crash: &'a CrashPoint,
+        pools: &'a Pools,
+        newest: &dyn Fn(LineId) -> Vec<u8>,
+    ) -> Self {
+        let table = &crash.table;
+        let is_other = |id: &LineId| !tree.watched.contains(id);
+        // Only recovery has changed these.
+        let mut others: BTreeMap<LineId, Vec<&[u8]>> = BTreeMap::new();
+        for (id, bytes) in crash.overlay.lines().filter(|(id, _)| is_other(id)) {
+            if newest(id) != bytes {
+                others.insert(id, vec![bytes]);
+            }
+        }
+        for line in table.lines.iter().filter(|line| is_other(&line.id)) {
+            let contents = line.contents.iter().map(|content| &content.bytes[..]);
+            others.insert(line.id, contents.collect());
+        }
+        let line_bytes = table.line_bytes as u64;
+        let watch = |id: &LineId| {
+            let pool = pools.number(id.pool)?;
+            let start = id.line.0 * line_bytes;
+            Some((0..line_bytes / UNIT_BYTES).map(move |unit| Watch {
+                pool,
+                offset: start + unit * UNIT_BYTES,
+                bytes: u64::MAX,
+                ..Watch::default()
+            }))
+        };
+        let lines = tree.watched.iter().chain(others.keys());
+        let watches = lines.filter_map(watch).flatten().collect();
+        // Which pools there are is something that recovery can see, too.
+        let indices = pools.indices.iter().fold(0_u128, |sum, index| {
+            sum.wrapping_mul(0x1_0000_01b3)
+                .wrapping_add(index.map_or(0, |index| u128::from(index.0) + 1))
+        });
+        Self {
+            tree,
+            table,
+            pools,
+            root: root_of(others).wrapping_add(indices),
+            watches,
+        }
+    }
+
+    /// The reads of an execution.
+    fn steps(
+        &self,
+        execution: &LazyExecution,
+        read: &dyn Fn(LineId) -> Vec<u8>,
+    ) -> Result<NotedSteps, Conflict> {
+        let seen = Seen::of_choices(self.table, &execution.choices).map_err(|_| Conflict)?;
+        let line_bytes = self.table.line_bytes as u64;
+        let mut noted = NotedSteps::default();
+        let mut last: Option<(u32, usize)> = None;
+        for (number, note) in execution.notes.iter().enumerate() {
+            let stages = execution.stages.iter();
+            let begun = stages.filter(|stage| stage.notes as usize == number);
+            noted
+                .stages
+                .extend(begun.map(|it| (it.stage, noted.steps.len())));
+            let is_rest = note.code == REST_OF_LINE;
+            if note.code != 0 && !is_rest {
+                continue;
+            }
+            let load = note.load();
+            let (id, bytes) = self.bytes_of(note).ok_or(Conflict)?;
+            let stage = noted.stages.len();
+            // Loads of several parts of a line are one: they are one choice.
+            if let Some(step) = noted.steps.last_mut()
+                && last == Some((load.number, stage))
+                && step.reading.id == id
+                && !is_rest
+                && !step.reading.is_rest
+            {
+                step.reading.bytes = step.reading.bytes.union(&bytes);
+                continue;
+            }
+            last = Some((load.number, stage));
+            let start = note.offset % PAGE_BYTES / line_bytes * line_bytes;
+            let in_line = |at: u16| u64::from(at).saturating_sub(start).min(line_bytes) as u16;
+            let frames = note.frames.iter().take_while(|it| **it != 0);
+            noted.log_lens.push(load.log_len.into());
+            noted.steps.push(ReadStep {
+                reading: Reading { id, bytes, is_rest },
+                value: (!load.is_open).then(Box::default),
+                about: ReadPlace {
+                    frames: frames.copied().collect(),
+                    from: in_line(load.from),
+                    to: in_line(load.to),
+                    skipped: note.skipped,
+                },
+            });
+        }
+        let behind = execution.notes.len();
+        let later = execution.stages.iter();
+        let later = later.filter(|stage| stage.notes as usize >= behind);
+        noted
+            .stages
+            .extend(later.map(|it| (it.stage, noted.steps.len())));
+        for step in &mut noted.steps {
+            if let Some(value) = &mut step.value {
+                *value = value_read(&seen, &step.reading, read);
+            }
+        }
+        Ok(noted)
+    }
+
+    /// The line of a note, and the bytes of it.
+    fn bytes_of(&self, note: &Note) -> Option<(LineId, ByteSet)> {
+        let line_bytes = self.table.line_bytes as u64;
+        let id = LineId {
+            pool: self.pools.index(note.pool)?,
+            line: LineIndex(note.offset / line_bytes),
+        };
+        let mut words = ByteSet::EMPTY.words();
+        let unit = note.offset % line_bytes / UNIT_BYTES;
+        *words.get_mut(usize::try_from(unit).ok()?)? = note.bytes;
+        Some((id, ByteSet::from_words(words)))
+    }
+
+    /// Adds an execution to the tree.
+    fn insert(
+        &self,
+        mut execution: LazyExecution,
+        read: &dyn Fn(LineId) -> Vec<u8>,
+    ) -> Result<(), Conflict> {
+        let NotedSteps {
+            steps,
+            log_lens,
+            stages,
+        } = self.steps(&execution, read)?;
+        let mut at = 0;
+        let log = std::mem::take(&mut execution.log);
+        let log = log.into_iter().map(|logged| {
+            let before = log_lens.partition_point(|len| *len <= at);
+            at += logged.record_len();
+            (logged, before)
+        });
+        let known = KnownExecution {
+            log: log.collect(),
+            verdict: execution.verdict,
+            stages,
+        };
+        let succeeds = is_success(&known.verdict);
+        let mut shared = self.tree.lock();
+        let (leaf, is_new) = shared.tree.insert(self.root, steps, known)?;
+        let is_same = is_new || is_success(&shared.tree.leaf(leaf).verdict) == succeeds;
+        if is_same { Ok(()) } else { Err(Conflict) }
+    }
+}
+
+const fn is_success(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Success { .. })
+}
+
+/// What the notes of an execution say.
+#[derive(Default)]
+struct NotedSteps {
+    steps: Vec<ReadStep<ReadPlace>>,
+    /// How long the log was before each.
+    log_lens: Vec<u64>,
+    /// How many steps were made before each command.
+    stages: Vec<(Stage, usize)>,
+}
+
+/// An execution of the tree, as it would be here.
+fn translate(walk: &TreeWalk<'_>, tree: &Tree, known: &KnownExecution) -> LazyExecution {
+    let mut choices: Vec<Choice> = Vec::new();
+    // How many choices were made before each step.
+    let mut before: Vec<u32> = Vec::new();
+    for (place, taken) in walk.steps(tree) {
+        before.push(choices.len() as u32);
+        choices.extend(taken.map(|taken| choice(place, &taken)));
+    }
+    let choices_before = |steps: usize| before.get(steps).copied().unwrap_or(choices.len() as u32);
+    let stages = known.stages.iter().map(|(stage, steps)| StageStart {
+        stage: *stage,
+        choices: choices_before(*steps),
+        notes: 0,
+    });
+    let log = known.log.iter().map(|(logged, steps)| Logged {
+        choices: choices_before(*steps),
+        ..logged.clone()
+    });
+    LazyExecution {
+        verdict: known.verdict.clone(),
+        stages: stages.collect(),
+        log: log.collect(),
+        notes: Vec::new(),
+        choices,
+    }
+}
+
+fn choice(place: &ReadPlace, taken: &TakenChoice) -> Choice {
+    let number = |it: usize| it as u16;
+    let mut choice = Choice {
+        line: taken.observed.line as u32,
+        from: place.from,
+        to: place.to,
+        class_count: number(taken.class_count),
+        class: number(taken.class),
+        content: taken.observed.content as u32,
+        observed: taken.observed.bytes.words(),
+        skipped: place.skipped,
+        ..Choice::default()
+    };
+    for (to, frame) in choice.frames.iter_mut().zip(&place.frames) {
+        *to = *frame;
+    }
+    choice
+}
+
+/// Shows each execution that is possible after a crash once, and executes those that the tree does not know. `None` if
+/// that is not possible with this recovery: `visit` may have seen some of them.
+pub(crate) fn walk_tree(
+    by: &mut dyn Explorer,
+    task: WalkTask<'_>,
+    crash: &ObservedCrash<'_>,
+    visit: &mut dyn FnMut(LazyExecution) -> Result<(), CheckError>,
+) -> Result<Option<WalkSummary>, CheckError> {
+    let line_bytes = crash.table.line_bytes;
+    let mut walk = TreeWalk::new(crash.table, crash.root);
+    let mut summary = WalkSummary::new();
+    let mut before: Option<Vec<u32>> = None;
+    let mut asked: Option<Vec<u32>> = None;
+    let mut few = FEW.into_iter();
+    let mut hanging = 0;
+    loop {
+        let shared = crash.tree.lock();
+        if shared.is_given_up || shared.tree.node_count() > NODES_MAX {
+            drop(shared);
+            crash.tree.give_up();
+            return Ok(None);
+        }
+        let stop = walk.next(&shared.tree, &|id| by.read(id, line_bytes));
+        let is_urgent = task.deadline.is_some();
+        let is_late = task.deadline.is_some_and(|it| Instant::now() >= it);
+        let is_cut = summary.executions >= task.limit
+            || is_late && summary.executions > 0
+            || is_urgent && hanging >= HANGS_MAX;
+        let prefix = match stop {
+            Stop::End => return Ok(Some(summary)),
+            _ if is_cut => {
+                summary.extent = Extent::Cut;
+                return Ok(Some(summary));
+            }
+            Stop::Known(leaf) => {
+                let execution = translate(&walk, &shared.tree, shared.tree.leaf(leaf));
+                drop(shared);
+                let classes = classes_of(&execution);
+                summary.executions += 1;
+                summary.choices += new_choices(&classes, before.as_deref(), 0);
+                summary.known.push(crash.tree.known(leaf));
+                before = Some(classes);
+                asked = None;
+                visit(execution)?;
+                continue;
+            }
+            Stop::Missing(prefix) => prefix,
+        };
+        let fork = task.fork && !shared.is_not_forkable;
+        drop(shared);
+        if asked.as_ref() == Some(&prefix) {
+            // It was executed, and did not come this way.
+            crash.tree.contradict();
+            return Ok(None);
+        }
+        let left = task.limit - summary.executions;
+        let most = if is_urgent { few.next() } else { None };
+        let request = ExploreRequest {
+            table: task.table,
+            prefix: &prefix,
+            branch: if fork { Branch::Fork } else { Branch::Repeat },
+            watches: &crash.watches,
+            observations: true,
+            log: task.log,
+            max_executions: most.map_or(left, |most| most.min(left)),
+        };
+        let explored = match by.explore(&request)? {
+            Attempt::Explored(explored) => explored,
+            Attempt::NotForkable if fork => {
+                crash.tree.lock().is_not_forkable = true;
+                continue;
+            }
+            Attempt::NotForkable | Attempt::Refused { .. } => {
+                if crash.tree.lock().tree.leaf_count() == 0 {
+                    crash.tree.give_up();
+                }
+                return Ok(None);
+            }
+        };
+        if explored.executions.is_empty() {
+            summary.extent = Extent::Cut;
+            return Ok(Some(summary));
+        }
+        asked = Some(prefix);
+        hanging += explored.executions.iter().filter(|it| hangs(it)).count();
+        for warning in explored.warnings {
+            if !summary.warnings.contains(&warning) {
+                summary.warnings.push(warning);
+            }
+        }
+        for execution in explored.executions {
+            let added = crash.insert(execution, &|id| by.read(id, line_bytes));
+            if added.is_err() {
+                crash.tree.contradict();
+                return Ok(None);
+            }
+        }
+    }
+}

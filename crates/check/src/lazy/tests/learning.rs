@@ -1,0 +1,241 @@
+//! Failure points learn from each other: the tree of observations changes how often recovery is executed, and nothing else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use powerfail_explore::FailurePoint;
+use powerfail_explore::lazy::{SegmentLimits, Segments};
+use powerfail_model::{EventIndex, Rules};
+use powerfail_trace::Trace;
+
+use super::simulated::{Engine, Memory, Op, Simulated, trace_of};
+use super::{
+    DATA, FLAG, OTHER, data_if_flag, long_trace, points, settings, winding, winding_trace,
+};
+use crate::content::ExpectedContents;
+use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
+use crate::lazy::observations::Trees;
+use crate::lazy::point::{PointResult, PointSettings, explore_point};
+use crate::lazy::reuse::{Changes, Reuse};
+
+type Recovery = fn(&mut Memory<'_>) -> bool;
+
+struct Learned {
+    progress: Progress<PointResult>,
+    note: Option<String>,
+    /// How often recovery was executed to be explored, by all workers.
+    executed: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Task {
+    recovery: Recovery,
+    engine: Engine,
+    workers: usize,
+    /// `None`: points do not learn.
+    limits: Option<SegmentLimits>,
+    limit: Option<u64>,
+}
+
+impl Task {
+    fn of(recovery: Recovery) -> Self {
+        Self {
+            recovery,
+            engine: Engine::Fork,
+            workers: 1,
+            limits: Some(SegmentLimits::default()),
+            limit: Some(1000),
+        }
+    }
+
+    fn run(&self, trace: &Trace) -> Learned {
+        let points = points(trace);
+        let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
+        let contents = ExpectedContents::default();
+        let segments = |limits| {
+            Segments::of(trace, Rules::default(), None, &moments, limits).expect("a sound trace")
+        };
+        let trees = self.limits.map(|limits| Trees::new(segments(limits), 1));
+        let changes = Changes::none();
+        let mut progress = Progress::<PointResult>::default();
+        let mut reuse = Reuse::new(&changes, &contents, progress.results.iter());
+        let settings = PointSettings {
+            trees: trees.as_ref(),
+            limit: self.limit,
+            ..settings(&contents)
+        };
+        let executed = AtomicU64::new(0);
+        let executors = (0..self.workers).map(|_| {
+            let mut executor = Simulated::new(trace, self.recovery);
+            executor.engine = self.engine;
+            executor
+        });
+        let about = Round {
+            points: &points,
+            explore: &|executor: &mut Simulated<'_>, point: &FailurePoint, watched| {
+                let before = executor.executed.get();
+                let result = explore_point(executor, point.at, point.stack, watched, &settings);
+                let now = executor.executed.get() - before;
+                executed.fetch_add(now, Ordering::Relaxed);
+                result
+            },
+            accept: &|result: &mut PointResult| result.accept(trees.as_ref()),
+            bounds: Bounds {
+                max_executions: None,
+                deadline: None,
+            },
+        };
+        let mut observer = RoundObserver {
+            tick: &mut |_| true,
+            kill: &|| (),
+        };
+        round(
+            executors.collect(),
+            &about,
+            &mut reuse,
+            &mut progress,
+            &mut observer,
+        )
+        .expect("it runs");
+        Learned {
+            progress,
+            note: trees.and_then(|trees| trees.note()),
+            executed: executed.into_inner(),
+        }
+    }
+}
+
+/// What a report would say of the points, without the number of executions.
+fn shown(learned: &Learned) -> Vec<String> {
+    let results = learned.progress.results.iter();
+    let shown = results.map(|result| {
+        let failures: Vec<_> = result
+            .failures
+            .iter()
+            .map(|it| (&it.key, &it.state, &it.stores, it.count, it.loads.len()))
+            .collect();
+        format!(
+            "{:?} {:?} {} {failures:?}",
+            result.at, result.thoroughness, result.choices
+        )
+    });
+    shown.collect()
+}
+
+fn traces() -> [Trace; 3] {
+    [winding_trace(), long_trace(), alternating()]
+}
+
+/// Writes the same words again and again, so that most contents were there before.
+fn alternating() -> Trace {
+    let mut ops = Vec::new();
+    for round in 0..30_u64 {
+        for line in 0..3 {
+            ops.push(Op::Store(64 * line, (round + line) % 3));
+            if round % 2 == 0 {
+                ops.push(Op::Flush(64 * line));
+            }
+        }
+        ops.push(Op::Fence);
+    }
+    trace_of(&ops)
+}
+
+const RECOVERIES: [Recovery; 3] = [winding, data_if_flag, |memory| {
+    let first = memory.load(DATA);
+    memory.store(FLAG, first);
+    memory.load(FLAG) + memory.load(OTHER) + memory.load(128 + 8 * (first % 2)) != 3
+}];
+
+#[test]
+fn what_is_known_is_shown_as_if_it_were_executed() {
+    let mut saved = 0;
+    for trace in traces() {
+        for recovery in RECOVERIES {
+            for engine in [Engine::Fork, Engine::RecoveryCrash, Engine::ForkHalf] {
+                for limit in [Some(1000), Some(5)] {
+                    // Within a limit, executions that branch by themselves come in the order of their choices.
+                    if limit == Some(5) && engine != Engine::Fork {
+                        continue;
+                    }
+                    let with = Task {
+                        engine,
+                        limit,
+                        ..Task::of(recovery)
+                    };
+                    let without = Task {
+                        limits: None,
+                        ..with
+                    };
+                    let (with, without) = (with.run(&trace), without.run(&trace));
+                    assert_eq!(shown(&with), shown(&without), "{engine:?} {limit:?}");
+                    assert_eq!(with.note, None);
+                    let executions = with.progress.executions;
+                    if limit == Some(1000) {
+                        // Nothing is sampled, which would count as well.
+                        assert_eq!(with.executed, executions, "each counts once");
+                    }
+                    assert_eq!(
+                        executions + with.progress.saved,
+                        without.progress.executions,
+                        "{engine:?} {limit:?}"
+                    );
+                    saved += with.progress.saved;
+                }
+            }
+        }
+    }
+    assert!(saved > 100, "{saved}");
+}
+
+/// Two lines in a page: segments are short, and the executions are the same.
+#[test]
+fn a_long_run_has_several_trees() {
+    let trace = winding_trace();
+    let limits = SegmentLimits { lines: 5, pages: 9 };
+    let few = Task {
+        limits: Some(limits),
+        ..Task::of(winding)
+    };
+    let without = Task {
+        limits: None,
+        ..few
+    };
+    let few = few.run(&trace);
+    assert_eq!(shown(&few), shown(&without.run(&trace)));
+}
+
+#[test]
+fn the_number_of_workers_does_not_count() {
+    for trace in traces() {
+        let one = Task::of(winding);
+        let four = Task { workers: 4, ..one };
+        let (one, four) = (one.run(&trace), four.run(&trace));
+        assert_eq!(shown(&one), shown(&four));
+        let counts = |learned: &Learned| {
+            let results = learned.progress.results.iter();
+            let each: Vec<_> = results.map(|it| (it.executions, it.saved)).collect();
+            (each, learned.progress.executions, learned.progress.saved)
+        };
+        assert_eq!(counts(&one), counts(&four));
+    }
+}
+
+/// What it reads next depends on how often it was executed.
+fn fickle(memory: &mut Memory<'_>) -> bool {
+    let line = memory.executions_before() % 2;
+    memory.load(64 * line) + memory.load(64 * (1 - line)) != 2
+}
+
+#[test]
+fn a_recovery_that_reads_something_else_is_noticed_and_explored_without_the_tree() {
+    let trace = winding_trace();
+    let task = Task::of(fickle);
+    let without = Task {
+        limits: None,
+        ..task
+    };
+    let (with, without) = (task.run(&trace), without.run(&trace));
+    assert!(with.note.is_some());
+    assert_eq!(with.progress.results.len(), without.progress.results.len());
+    assert!(without.note.is_none());
+}
