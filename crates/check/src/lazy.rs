@@ -16,7 +16,8 @@
 //!   [`sample`]: where there are too many.
 //! - [`confirm`]: failing executions become [`failure`]s; [`choices`](mod@choices): what a finding says about the loads.
 //! - [`nested`]: power failures during recovery. [`robustness`]: executions that no moment of the run explains.
-//! - [`observations`]: what points learn from each other. [`reuse`]: failure points that need no run.
+//! - [`observations`]: what points learn from each other; [`kept`]: what is kept of that in a file. [`reuse`]: failure
+//!   points that need no run.
 //! - [`turns`]: how failure points share the time.
 //! - [`budget`]: `--max-executions`. [`states`]: sizes of state spaces.
 
@@ -26,6 +27,7 @@ mod confirm;
 pub(crate) mod driver;
 pub(crate) mod executor;
 mod failure;
+mod kept;
 mod leaves;
 mod nested;
 mod observations;
@@ -274,10 +276,10 @@ pub(crate) fn explore<'t>(
 ) -> Result<LazyResult, CheckError> {
     let options = limits.options;
     let deadline = limits.time.map(|time| Instant::now() + time);
-    let learned = match options.random {
-        None => Some(trees_of(trace, runner, points, options.depth)?),
-        Some(_) => None,
-    };
+    // With a limit of executions, which of them are known must not decide how far it reaches.
+    let learns = options.random.is_none() && options.max_executions.is_none();
+    let learned = learns.then(|| trees_of(trace, runner, points, options.depth));
+    let learned = learned.transpose()?;
     let mut exploration = TurnByTurn {
         trace,
         trees: learned.as_ref(),
@@ -359,7 +361,8 @@ fn trees_of(
     points: &LazyPoints,
     depth: u32,
 ) -> Result<Trees, CheckError> {
-    let mut moments: Vec<EventIndex> = points.moments().collect();
+    // Those of all shares: the segments are the same in each of them, so that merged executions fit.
+    let mut moments: Vec<EventIndex> = points.ranked.iter().map(|point| point.at).collect();
     moments.sort_unstable();
     moments.dedup();
     let fill = runner.fill().map(|fill| fill.byte);

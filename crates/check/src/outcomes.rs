@@ -163,6 +163,21 @@ impl Outcomes {
         Ok(Some(file.read(&entry)?))
     }
 
+    /// All outcomes of a request whose order does not matter. Each counts when it is read first.
+    pub(crate) fn all<T: DeserializeOwned>(&self, key: Option<Key>) -> Result<Vec<T>, CheckError> {
+        let (Some(key), Some(mut shared)) = (key, self.lock()) else {
+            return Ok(Vec::new());
+        };
+        let shared = &mut *shared;
+        let mut all = Vec::new();
+        for known in shared.known.get_mut(&key).into_iter().flatten() {
+            shared.counts.known += u64::from(!known.is_used);
+            known.is_used = true;
+            all.push(shared.files[known.file].read(&known.entry)?);
+        }
+        Ok(all)
+    }
+
     /// What many outcomes share, if it was kept.
     pub(crate) fn find<T: DeserializeOwned>(
         &self,

@@ -288,6 +288,7 @@ mod tests {
                 thread: 1,
                 choices: 1,
             }],
+            modules: None,
         });
         let explored = LazyExecutions {
             executions: failures.collect(),

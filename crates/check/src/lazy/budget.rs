@@ -4,19 +4,22 @@
 //! explorations end when nothing is left. What sampling needs, where recovery cannot be explored, is reserved before
 //! a round.
 
+use std::sync::Arc;
+
 use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
 use powerfail_finding::Exploration;
 use powerfail_image::Patch;
 use powerfail_model::{CrashState, EventIndex, Place, Rules};
-use powerfail_oracle::{ExploreRequest, LazyExecutions, Stage, Verdict};
+use powerfail_oracle::{ExploreRequest, LazyExecutions, Stage, StageModules, Verdict};
 use powerfail_trace::StackId;
 
 use super::driver::Progress;
 use super::executor::{LazyExecutor, LocatedFrames, Pools};
+use super::kept::{KeptExecutions, TreeName};
 use super::point::{PointResult, Reason, Thoroughness};
 use super::turns::{SECOND_FACTOR, Turn};
-use super::walk::Attempt;
+use super::walk::{Attempt, KeptWithModules};
 use super::{SAMPLE, points_are};
 use crate::error::CheckError;
 
@@ -187,6 +190,27 @@ impl<L: LazyExecutor> LazyExecutor for BudgetedExecutor<L> {
 
     fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<LocatedFrames> {
         self.executor.frames(stage, addresses)
+    }
+
+    fn modules(&mut self) -> Option<Arc<[StageModules]>> {
+        self.executor.modules()
+    }
+
+    fn use_modules(&mut self, modules: &Arc<[StageModules]>) {
+        self.executor.use_modules(modules);
+    }
+
+    fn kept(&mut self, tree: &TreeName) -> Result<Vec<KeptWithModules>, CheckError> {
+        self.executor.kept(tree)
+    }
+
+    fn keep(
+        &mut self,
+        tree: &TreeName,
+        executions: KeptExecutions,
+        modules: Option<Arc<[StageModules]>>,
+    ) -> Result<(), CheckError> {
+        self.executor.keep(tree, executions, modules)
     }
 
     fn rules(&self) -> Rules {

@@ -206,6 +206,9 @@ pub(crate) fn loads(
     execution: &LazyExecution,
     decisive: Option<usize>,
 ) -> Vec<Load> {
+    if let Some(modules) = &execution.modules {
+        executor.use_modules(modules);
+    }
     let mut seen = Seen::nothing(table);
     let mut loads = Vec::new();
     for (number, choice) in execution.choices.iter().enumerate() {

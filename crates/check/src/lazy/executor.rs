@@ -4,7 +4,7 @@
 //! Each worker has its own executor, so that no worker waits for another: a pass costs what the events between two
 //! failure points cost, and an exploration that executes recovery many times needs its image many times.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,8 +19,9 @@ use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::kept::{KeptExecutions, TreeName};
 use super::robustness::HistoryCursor;
-use super::walk::Attempt;
+use super::walk::{Attempt, KeptWithModules};
 use crate::error::CheckError;
 use crate::outcomes::{ANY_LIMIT, Key, Outcomes, RequestKind};
 use crate::runner::{KeptRun, Runner};
@@ -44,6 +45,25 @@ pub(crate) trait LazyExecutor {
     ) -> Result<Attempt, CheckError>;
     /// Runs recovery on a crash state with `overlay` on top, and nothing else.
     fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError>;
+    /// The modules of the last exploration.
+    fn modules(&mut self) -> Option<Arc<[StageModules]>> {
+        None
+    }
+    /// Addresses are in these modules, until the next exploration.
+    fn use_modules(&mut self, _modules: &Arc<[StageModules]>) {}
+    /// Executions of a tree of observations that were kept.
+    fn kept(&mut self, _tree: &TreeName) -> Result<Vec<KeptWithModules>, CheckError> {
+        Ok(Vec::new())
+    }
+    /// Keeps executions of a tree of observations.
+    fn keep(
+        &mut self,
+        _tree: &TreeName,
+        _executions: KeptExecutions,
+        _modules: Option<Arc<[StageModules]>>,
+    ) -> Result<(), CheckError> {
+        Ok(())
+    }
     /// The frames of addresses in a command of the last exploration, innermost first.
     fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<LocatedFrames>;
     /// The same, as a call stack.
@@ -133,38 +153,75 @@ pub(crate) struct OracleExecutor<'w, 't> {
     pub(crate) history: Option<HistoryCursor<'t>>,
     /// The modules of recovery, as far as they were asked for since the last exploration.
     pub(crate) modules: Vec<(Stage, Arc<[Module]>)>,
+    /// The same, or those of an earlier exploration.
+    pub(crate) stage_modules: Option<Arc<[StageModules]>>,
     /// Outcomes that are known, and where new ones are kept.
     pub(crate) outcomes: Outcomes,
     /// The moment at which the cursor is.
     pub(crate) at: EventIndex,
 }
 
-/// What became of a request to explore, as it is kept.
+/// What became of a request to explore, as it is kept. An [`Attempt`], or executions of a tree of observations.
 #[derive(Debug, Serialize, Deserialize)]
-struct KeptAttempt {
-    attempt: Attempt,
+struct KeptAttempt<T> {
+    attempt: T,
     /// The digest of the modules that its addresses are in, which are kept once.
     modules: Option<u128>,
 }
 
 impl OracleExecutor<'_, '_> {
     /// The modules of the last exploration.
-    fn load_modules(&mut self) -> Option<Vec<StageModules>> {
-        let modules = self.slot.modules().ok()?;
-        let stages = modules.iter().map(|(stage, modules)| StageModules {
-            stage: *stage,
-            modules: modules.clone(),
-        });
-        let stages = stages.collect();
-        let modules = modules.into_iter();
-        self.modules = modules
-            .map(|(stage, modules)| (stage, modules.into()))
-            .collect();
+    fn load_modules(&mut self) -> Option<Arc<[StageModules]>> {
+        let modules = self.slot.modules().ok()?.into_iter();
+        let stages = modules.map(|(stage, modules)| StageModules { stage, modules });
+        let mut stages: Arc<[StageModules]> = stages.collect();
+        // Almost always they are the same as before.
+        if let Some(known) = &self.stage_modules
+            && *known == stages
+        {
+            stages = Arc::clone(known);
+        }
+        self.take_modules(Arc::clone(&stages));
         Some(stages)
     }
 
+    fn take_modules(&mut self, stages: Arc<[StageModules]>) {
+        let modules = stages.iter();
+        self.modules = modules
+            .map(|it| (it.stage, it.modules.as_slice().into()))
+            .collect();
+        self.stage_modules = Some(stages);
+    }
+
+    /// Keeps modules, unless they are there. Returns their digest.
+    fn keep_modules(&mut self, stages: &Arc<[StageModules]>) -> Result<u128, CheckError> {
+        let bytes = postcard::to_extend(&**stages, Vec::new()).unwrap_or_default();
+        let digest = xxh3_128(&bytes);
+        let key = self.modules_key(digest);
+        self.outcomes.keep_once(key, &&**stages)?;
+        Ok(digest)
+    }
+
+    /// The modules with a digest.
+    fn kept_modules(&self, digest: u128) -> Result<Option<Arc<[StageModules]>>, CheckError> {
+        let modules = self
+            .outcomes
+            .find::<Vec<StageModules>>(self.modules_key(digest))?;
+        Ok(modules.map(Into::into))
+    }
+
+    fn tree_key(&self, tree: &TreeName) -> Option<Key> {
+        self.outcomes
+            .key(RequestKind::Observations, |key| tree.write(key))
+    }
+
     /// Keeps what became of a request, with the modules of its processes: addresses in choices mean nothing without.
-    fn keep(&mut self, key: Option<Key>, limit: u64, attempt: &Attempt) -> Result<(), CheckError> {
+    fn keep_attempt(
+        &mut self,
+        key: Option<Key>,
+        limit: u64,
+        attempt: &Attempt,
+    ) -> Result<(), CheckError> {
         if key.is_none() {
             return Ok(());
         }
@@ -176,11 +233,7 @@ impl OracleExecutor<'_, '_> {
         };
         let mut modules = None;
         if has_addresses && let Some(stages) = self.load_modules() {
-            let bytes = postcard::to_extend(&stages, Vec::new()).unwrap_or_default();
-            let digest = xxh3_128(&bytes);
-            let key = self.modules_key(digest);
-            self.outcomes.keep_once(key, &stages)?;
-            modules = Some(digest);
+            modules = Some(self.keep_modules(&stages)?);
         }
         let attempt = attempt.clone();
         self.outcomes
@@ -195,16 +248,15 @@ impl OracleExecutor<'_, '_> {
 
     /// What became of a request in an earlier run.
     fn known(&mut self, key: Option<Key>, limit: u64) -> Result<Option<Attempt>, CheckError> {
-        let Some(known) = self.outcomes.take::<KeptAttempt>(key, limit)? else {
+        let Some(known) = self.outcomes.take::<KeptAttempt<Attempt>>(key, limit)? else {
             return Ok(None);
         };
-        let modules = match known.modules {
-            Some(digest) => self.outcomes.find(self.modules_key(digest))?,
-            None => None,
-        };
-        let modules: Vec<StageModules> = modules.unwrap_or_default();
-        let modules = modules.into_iter();
-        self.modules = modules.map(|it| (it.stage, it.modules.into())).collect();
+        self.modules.clear();
+        if let Some(digest) = known.modules
+            && let Some(modules) = self.kept_modules(digest)?
+        {
+            self.take_modules(modules);
+        }
         Ok(Some(known.attempt))
     }
 }
@@ -282,8 +334,65 @@ impl LazyExecutor for OracleExecutor<'_, '_> {
                 Err(error) => return Err(error.into()),
             };
         };
-        self.keep(key, request.max_executions, &attempt)?;
+        // What is observed for a tree is kept under the name of the tree.
+        if !(request.observations && matches!(attempt, Attempt::Explored(_))) {
+            self.keep_attempt(key, request.max_executions, &attempt)?;
+        }
         Ok(attempt)
+    }
+
+    fn modules(&mut self) -> Option<Arc<[StageModules]>> {
+        if self.modules.is_empty() {
+            return self.load_modules();
+        }
+        self.stage_modules.clone()
+    }
+
+    fn use_modules(&mut self, modules: &Arc<[StageModules]>) {
+        let same = self.stage_modules.as_ref();
+        if self.modules.is_empty() || !same.is_some_and(|same| Arc::ptr_eq(same, modules)) {
+            self.take_modules(Arc::clone(modules));
+        }
+    }
+
+    fn kept(&mut self, tree: &TreeName) -> Result<Vec<KeptWithModules>, CheckError> {
+        let all: Vec<KeptAttempt<KeptExecutions>> = self.outcomes.all(self.tree_key(tree))?;
+        let mut modules: BTreeMap<u128, Option<Arc<[StageModules]>>> = BTreeMap::new();
+        let mut kept = Vec::new();
+        for one in all {
+            let of = match one.modules {
+                Some(digest) if modules.contains_key(&digest) => modules[&digest].clone(),
+                Some(digest) => {
+                    let loaded = self.kept_modules(digest)?;
+                    modules.insert(digest, loaded.clone());
+                    loaded
+                }
+                None => None,
+            };
+            kept.push((one.attempt, of));
+        }
+        Ok(kept)
+    }
+
+    fn keep(
+        &mut self,
+        tree: &TreeName,
+        executions: KeptExecutions,
+        modules: Option<Arc<[StageModules]>>,
+    ) -> Result<(), CheckError> {
+        let key = self.tree_key(tree);
+        if key.is_none() {
+            return Ok(());
+        }
+        let modules = match modules {
+            Some(modules) => Some(self.keep_modules(&modules)?),
+            None => None,
+        };
+        let kept = KeptAttempt {
+            attempt: executions,
+            modules,
+        };
+        self.outcomes.keep(key, ANY_LIMIT, &kept)
     }
 
     fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError> {
@@ -365,6 +474,7 @@ impl<'t> Runner<'t> {
                     slot,
                     stacks: HashMap::new(),
                     modules: Vec::new(),
+                    stage_modules: None,
                     outcomes: outcomes.clone(),
                     at: EventIndex(0),
                     rules,

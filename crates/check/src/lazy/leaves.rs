@@ -1,6 +1,8 @@
 //! What is kept of the executions of a walk: leaves of the tree of choices, and those in which the power can fail again.
 
-use powerfail_oracle::{Choice, LazyExecution, Logged, Verdict};
+use std::sync::Arc;
+
+use powerfail_oracle::{Choice, LazyExecution, Logged, StageModules, Verdict};
 
 use super::observations::{ObservedCrash, walk_tree};
 use super::walk::{Explorer, WalkSummary, WalkTask, classes_of, walk_executions};
@@ -18,6 +20,8 @@ pub(crate) struct LoggedExecution {
     pub(crate) classes: Vec<u32>,
     pub(crate) choices: Vec<Choice>,
     pub(crate) log: Vec<Logged>,
+    /// The modules that the addresses of its log are in, if they are not those of the last exploration.
+    pub(crate) modules: Option<Arc<[StageModules]>>,
 }
 
 impl LoggedExecution {
@@ -26,6 +30,7 @@ impl LoggedExecution {
             classes: classes_of(execution),
             choices: execution.choices.clone(),
             log: std::mem::take(&mut execution.log),
+            modules: execution.modules.clone(),
         }
     }
 }

@@ -77,7 +77,7 @@ impl NestedExploration<'_, '_> {
                     return Ok(());
                 }
                 if self.explored.insert(point.crash.digest()) {
-                    self.explore_crash(executor, &execution.log, &point, failures)?;
+                    self.explore_crash(executor, execution, &point, failures)?;
                 }
             }
         }
@@ -109,7 +109,7 @@ impl NestedExploration<'_, '_> {
     fn explore_crash(
         &mut self,
         executor: &mut dyn LazyExecutor,
-        log: &[Logged],
+        interrupted: &LoggedExecution,
         point: &NestedPoint,
         failures: u32,
     ) -> Result<(), CheckError> {
@@ -173,7 +173,7 @@ impl NestedExploration<'_, '_> {
         if let Extent::Refused { .. } = walk.extent {
             return Ok(());
         }
-        self.confirm(executor, log, point, leaves.all, failures)?;
+        self.confirm(executor, interrupted, point, leaves.all, failures)?;
         if is_deeper {
             self.explore(executor, crash, leaves.successes, failures + 1)?;
         }
@@ -184,7 +184,7 @@ impl NestedExploration<'_, '_> {
     fn confirm(
         &mut self,
         executor: &mut dyn LazyExecutor,
-        log: &[Logged],
+        interrupted: &LoggedExecution,
         point: &NestedPoint,
         leaves: Vec<Leaf>,
         failures: u32,
@@ -234,6 +234,10 @@ impl NestedExploration<'_, '_> {
             let overlay = patches(&concrete, point.crash.table.line_bytes);
             let nothing_lost = CrashState::default();
             let mut loads = loads(executor, &point.crash.table, &execution, decisive);
+            if let Some(modules) = &interrupted.modules {
+                executor.use_modules(modules);
+            }
+            let log = &interrupted.log;
             name_sources(executor, log, point, &mut loads);
             let verdict = executor.run(&nothing_lost, &overlay)?;
             let confirmed = self.settings.contents.judge(self.result.at, &verdict);

@@ -9,25 +9,32 @@
 //! an execution of which point is decided when results are accepted, in the order of the trace: [`Trees::accept`].
 //!
 //! Where recovery reads something else after the same values, its segment is explored without the tree from then on.
+//!
+//! A tree is a cache: if all of them become too large they are forgotten, and what counts is still the same, because an
+//! execution has a name that follows from what it observed. [`kept`](super::kept) keeps executions in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::tree::{
-    Conflict, LeafIndex, ObservationTree, ReadStep, Reading, Stop, TakenChoice, TreeWalk, root_of,
-    value_read,
+    Conflict, ObservationTree, ReadStep, Reading, Stop, TakenChoice, TreeWalk, root_of, value_read,
 };
 use powerfail_explore::lazy::{CrashTable, Seen, Segments};
 use powerfail_model::{EventIndex, LineId, LineIndex};
 use powerfail_oracle::{
-    Branch, Choice, ExploreRequest, LazyExecution, Logged, Note, REST_OF_LINE, Stage, StageStart,
-    Verdict, Watch,
+    Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, Logged, Note, REST_OF_LINE,
+    Stage, StageModules, StageStart, Verdict, Watch,
 };
 use powerfail_protocol::observe::ByteSet;
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::executor::Pools;
+use super::kept::{KeptExecutions, TreeName};
 use super::walk::{
     Attempt, Explorer, Extent, FEW, HANGS_MAX, WalkSummary, WalkTask, classes_of, hangs,
     new_choices,
@@ -37,25 +44,49 @@ use crate::error::CheckError;
 const UNIT_BYTES: u64 = 64;
 const PAGE_BYTES: u64 = 4096;
 /// A tree with more reads than this is too large: its segment is explored without it.
-const NODES_MAX: usize = 4 << 20;
+const NODES_MAX: usize = 1 << 20;
+/// All trees together take about as many bytes, or they are forgotten.
+const BYTES_MAX: usize = 256 << 20;
+/// What a read takes in memory, about.
+const READ_BYTES: usize = 256;
 
 /// What is kept of a read.
-#[derive(Clone, Debug)]
-struct ReadPlace {
-    frames: Box<[u64]>,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReadPlace {
+    pub(super) frames: Box<[u64]>,
     /// The bytes of the line that were loaded.
     from: u16,
     to: u16,
     skipped: u32,
 }
 
+/// A read of an execution.
+pub(super) type Step = ReadStep<ReadPlace>;
+
 /// An execution. Counts of choices are replaced by counts of reads, because at another failure point other reads are
 /// choices.
-#[derive(Clone, Debug)]
-struct KnownExecution {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct KnownExecution {
     verdict: Verdict,
     stages: Vec<(Stage, usize)>,
     log: Vec<(Logged, usize)>,
+    /// The digest of what it observed.
+    #[serde(skip)]
+    name: u128,
+    /// The modules that its addresses are in.
+    #[serde(skip)]
+    modules: Option<Arc<[StageModules]>>,
+}
+
+impl KnownExecution {
+    /// What it takes in memory besides its reads, about.
+    fn len_bytes(&self) -> usize {
+        let logged = self.log.iter().map(|(it, _)| it.bytes.len());
+        READ_BYTES
+            + logged
+                .map(|len| size_of::<(Logged, usize)>() + len)
+                .sum::<usize>()
+    }
 }
 
 type Tree = ObservationTree<ReadPlace, KnownExecution>;
@@ -68,36 +99,60 @@ pub(crate) struct Trees {
     points_min: usize,
     /// For each segment: executions that are not logged, and those that are.
     shared: Vec<[Mutex<SharedTree>; 2]>,
+    /// The digest of the watched lines of each segment.
+    names: Vec<u128>,
+    /// What all of them take in memory, about.
+    len_bytes: AtomicUsize,
 }
 
 /// A tree that workers share.
 #[derive(Debug, Default)]
 struct SharedTree {
-    tree: Tree,
+    /// Replaced when it is forgotten; a walk that has begun ends in its own.
+    current: Arc<Mutex<KnownTree>>,
     /// The executions that count for a result that was accepted.
-    accepted: BTreeSet<LeafIndex>,
+    accepted: FxHashSet<u128>,
     /// The recovery is not a function of what it reads, or reads too much.
     is_given_up: bool,
     is_contradicted: bool,
     is_not_forkable: bool,
 }
 
-/// An execution of some tree.
+/// What was executed.
+#[derive(Debug, Default)]
+struct KnownTree {
+    tree: Tree,
+    /// The roots whose executions were read from files.
+    loaded: FxHashSet<u128>,
+}
+
+/// An execution of some tree, by the digest of what it observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KnownLeaf {
     segment: usize,
     is_logged: bool,
-    leaf: LeafIndex,
+    name: u128,
 }
 
 impl Trees {
     /// `depth` is how often the power fails.
     pub(crate) fn new(segments: Segments, depth: u32) -> Self {
         let shared = segments.all().iter().map(|_| Default::default());
+        let names = segments.all().iter().map(|it| name_of_lines(&it.watched));
         Self {
             points_min: if depth > 1 { 1 } else { 2 },
             shared: shared.collect(),
+            names: names.collect(),
+            len_bytes: AtomicUsize::new(0),
             segments,
+        }
+    }
+
+    /// Forgets all executions.
+    fn forget(&self) {
+        self.len_bytes.store(0, Ordering::Relaxed);
+        for shared in self.shared.iter().flatten() {
+            lock(shared).current = Arc::default();
         }
     }
 
@@ -109,6 +164,7 @@ impl Trees {
             return None;
         }
         let tree = PointTree {
+            trees: self,
             watched: &about.watched,
             shared: &self.shared[segment][usize::from(is_logged)],
             segment,
@@ -122,7 +178,7 @@ impl Trees {
         let mut new = 0;
         for known in leaves {
             let shared = &self.shared[known.segment][usize::from(known.is_logged)];
-            new += u64::from(lock(shared).accepted.insert(known.leaf));
+            new += u64::from(lock(shared).accepted.insert(known.name));
         }
         new
     }
@@ -139,13 +195,39 @@ impl Trees {
     }
 }
 
-fn lock(shared: &Mutex<SharedTree>) -> MutexGuard<'_, SharedTree> {
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name_of_lines(lines: &BTreeSet<LineId>) -> u128 {
+    let mut hasher = Xxh3::new();
+    for id in lines {
+        hasher.update(&id.pool.0.to_le_bytes());
+        hasher.update(&id.line.0.to_le_bytes());
+    }
+    hasher.digest128()
+}
+
+/// The digest of what an execution observes.
+fn name_of_steps(root: u128, steps: &[Step]) -> u128 {
+    let mut hasher = Xxh3::new();
+    hasher.update(&root.to_le_bytes());
+    for ReadStep { reading, value, .. } in steps {
+        hasher.update(&reading.id.pool.0.to_le_bytes());
+        hasher.update(&reading.id.line.0.to_le_bytes());
+        for word in reading.bytes.words() {
+            hasher.update(&word.to_le_bytes());
+        }
+        hasher.update(&[u8::from(reading.is_rest), u8::from(value.is_some())]);
+        hasher.update(value.as_deref().unwrap_or_default());
+    }
+    hasher.digest128()
 }
 
 /// The tree of the segment of a failure point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PointTree<'t> {
+    trees: &'t Trees,
     watched: &'t BTreeSet<LineId>,
     shared: &'t Mutex<SharedTree>,
     segment: usize,
@@ -167,11 +249,19 @@ impl PointTree<'_> {
         shared.is_contradicted = true;
     }
 
-    fn known(&self, leaf: LeafIndex) -> KnownLeaf {
+    /// The tree for a walk.
+    fn begin(&self) -> Arc<Mutex<KnownTree>> {
+        if self.trees.len_bytes.load(Ordering::Relaxed) > BYTES_MAX {
+            self.trees.forget();
+        }
+        Arc::clone(&self.lock().current)
+    }
+
+    fn known(&self, name: u128) -> KnownLeaf {
         KnownLeaf {
             segment: self.segment,
             is_logged: self.is_logged,
-            leaf,
+            name,
         }
     }
 }
@@ -182,6 +272,8 @@ pub(crate) struct ObservedCrash<'a> {
     table: &'a CrashTable,
     pools: &'a Pools,
     root: u128,
+    /// The lines that are watched because only recovery has changed them.
+    others: BTreeSet<LineId>,
     watches: Vec<Watch>,
 }
 
@@ -228,9 +320,51 @@ impl<'a> ObservedCrash<'a> {
             tree,
             table,
             pools,
+            others: others.keys().copied().collect(),
             root: root_of(others).wrapping_add(indices),
             watches,
         }
+    }
+
+    /// What names the executions that can be possible here.
+    fn name(&self) -> TreeName {
+        TreeName {
+            watched: self.tree.trees.names[self.tree.segment],
+            is_logged: self.tree.is_logged,
+            root: self.root,
+        }
+    }
+
+    /// Whether a read is one that can be noted here.
+    fn is_watched(&self, step: &Step) -> bool {
+        let id = &step.reading.id;
+        self.tree.watched.contains(id) || self.others.contains(id)
+    }
+
+    /// Adds the executions that were kept in files.
+    fn load(
+        &self,
+        by: &mut dyn Explorer,
+        to: &Mutex<KnownTree>,
+        summary: &mut WalkSummary,
+    ) -> Result<(), CheckError> {
+        // Others wait, so that they need not execute what is about to be known.
+        let mut to = lock(to);
+        if !to.loaded.insert(self.root) {
+            return Ok(());
+        }
+        for (kept, modules) in by.kept(&self.name())? {
+            summary.warn(&kept.warnings);
+            for (steps, mut known) in kept.into_executions() {
+                known.modules.clone_from(&modules);
+                let is_possible = steps.iter().all(|step| self.is_watched(step));
+                if !is_possible || self.add(&mut to, steps, known).is_err() {
+                    self.tree.contradict();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The reads of an execution.
@@ -309,12 +443,13 @@ impl<'a> ObservedCrash<'a> {
         Some((id, ByteSet::from_words(words)))
     }
 
-    /// Adds an execution to the tree.
-    fn insert(
+    /// What is kept of an execution.
+    fn known_of(
         &self,
         mut execution: LazyExecution,
+        modules: Option<Arc<[StageModules]>>,
         read: &dyn Fn(LineId) -> Vec<u8>,
-    ) -> Result<(), Conflict> {
+    ) -> Result<(Vec<Step>, KnownExecution), Conflict> {
         let NotedSteps {
             steps,
             log_lens,
@@ -331,11 +466,52 @@ impl<'a> ObservedCrash<'a> {
             log: log.collect(),
             verdict: execution.verdict,
             stages,
+            name: 0,
+            modules,
         };
+        Ok((steps, known))
+    }
+
+    /// Keeps executions, and adds them to the tree. False if they contradict it.
+    fn take_in(
+        &self,
+        by: &mut dyn Explorer,
+        to: &Mutex<KnownTree>,
+        explored: LazyExecutions,
+    ) -> Result<bool, CheckError> {
+        let line_bytes = self.table.line_bytes;
+        let modules = by.modules();
+        let executions = explored.executions.into_iter().map(|execution| {
+            self.known_of(execution, modules.clone(), &|id| by.read(id, line_bytes))
+        });
+        let Ok(executions) = executions.collect::<Result<Vec<_>, Conflict>>() else {
+            return Ok(false);
+        };
+        let kept = KeptExecutions::of(&executions, explored.warnings);
+        by.keep(&self.name(), kept, modules)?;
+        let mut to = lock(to);
+        let mut executions = executions.into_iter();
+        Ok(executions.all(|(steps, known)| self.add(&mut to, steps, known).is_ok()))
+    }
+
+    /// Adds an execution to the tree.
+    fn add(
+        &self,
+        to: &mut KnownTree,
+        steps: Vec<Step>,
+        mut known: KnownExecution,
+    ) -> Result<(), Conflict> {
         let succeeds = is_success(&known.verdict);
-        let mut shared = self.tree.lock();
-        let (leaf, is_new) = shared.tree.insert(self.root, steps, known)?;
-        let is_same = is_new || is_success(&shared.tree.leaf(leaf).verdict) == succeeds;
+        known.name = name_of_steps(self.root, &steps);
+        let len_bytes = known.len_bytes();
+        let before = to.tree.node_count();
+        let (leaf, is_new) = to.tree.insert(self.root, steps, known)?;
+        if is_new {
+            let len_bytes = len_bytes + (to.tree.node_count() - before) * READ_BYTES;
+            let all = &self.tree.trees.len_bytes;
+            all.fetch_add(len_bytes, Ordering::Relaxed);
+        }
+        let is_same = is_new || is_success(&to.tree.leaf(leaf).verdict) == succeeds;
         if is_same { Ok(()) } else { Err(Conflict) }
     }
 }
@@ -378,6 +554,7 @@ fn translate(walk: &TreeWalk<'_>, tree: &Tree, known: &KnownExecution) -> LazyEx
         stages: stages.collect(),
         log: log.collect(),
         notes: Vec::new(),
+        modules: known.modules.clone(),
         choices,
     }
 }
@@ -416,14 +593,19 @@ pub(crate) fn walk_tree(
     let mut asked: Option<Vec<u32>> = None;
     let mut few = FEW.into_iter();
     let mut hanging = 0;
+    let known = crash.tree.begin();
+    crash.load(by, &known, &mut summary)?;
     loop {
-        let shared = crash.tree.lock();
-        if shared.is_given_up || shared.tree.node_count() > NODES_MAX {
-            drop(shared);
+        let (is_given_up, is_not_forkable) = {
+            let shared = crash.tree.lock();
+            (shared.is_given_up, shared.is_not_forkable)
+        };
+        let to = lock(&known);
+        if is_given_up || to.tree.node_count() > NODES_MAX {
             crash.tree.give_up();
             return Ok(None);
         }
-        let stop = walk.next(&shared.tree, &|id| by.read(id, line_bytes));
+        let stop = walk.next(&to.tree, &|id| by.read(id, line_bytes));
         let is_urgent = task.deadline.is_some();
         let is_late = task.deadline.is_some_and(|it| Instant::now() >= it);
         let is_cut = summary.executions >= task.limit
@@ -436,12 +618,14 @@ pub(crate) fn walk_tree(
                 return Ok(Some(summary));
             }
             Stop::Known(leaf) => {
-                let execution = translate(&walk, &shared.tree, shared.tree.leaf(leaf));
-                drop(shared);
+                let leaf = to.tree.leaf(leaf);
+                let execution = translate(&walk, &to.tree, leaf);
+                let name = leaf.name;
+                drop(to);
                 let classes = classes_of(&execution);
                 summary.executions += 1;
                 summary.choices += new_choices(&classes, before.as_deref(), 0);
-                summary.known.push(crash.tree.known(leaf));
+                summary.known.push(crash.tree.known(name));
                 before = Some(classes);
                 asked = None;
                 visit(execution)?;
@@ -449,8 +633,9 @@ pub(crate) fn walk_tree(
             }
             Stop::Missing(prefix) => prefix,
         };
-        let fork = task.fork && !shared.is_not_forkable;
-        drop(shared);
+        let fork = task.fork && !is_not_forkable;
+        let is_empty = to.tree.leaf_count() == 0;
+        drop(to);
         if asked.as_ref() == Some(&prefix) {
             // It was executed, and did not come this way.
             crash.tree.contradict();
@@ -474,7 +659,7 @@ pub(crate) fn walk_tree(
                 continue;
             }
             Attempt::NotForkable | Attempt::Refused { .. } => {
-                if crash.tree.lock().tree.leaf_count() == 0 {
+                if is_empty {
                     crash.tree.give_up();
                 }
                 return Ok(None);
@@ -486,17 +671,10 @@ pub(crate) fn walk_tree(
         }
         asked = Some(prefix);
         hanging += explored.executions.iter().filter(|it| hangs(it)).count();
-        for warning in explored.warnings {
-            if !summary.warnings.contains(&warning) {
-                summary.warnings.push(warning);
-            }
-        }
-        for execution in explored.executions {
-            let added = crash.insert(execution, &|id| by.read(id, line_bytes));
-            if added.is_err() {
-                crash.tree.contradict();
-                return Ok(None);
-            }
+        summary.warn(&explored.warnings);
+        if !crash.take_in(by, &known, explored)? {
+            crash.tree.contradict();
+            return Ok(None);
         }
     }
 }

@@ -1,18 +1,20 @@
 //! One failure point: all executions of recovery there, judged, and the failing ones confirmed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::{CrashTable, PageLines, Seen};
 use powerfail_image::Patch;
 use powerfail_model::{EventIndex, LineId, Place, PoolOffset};
-use powerfail_oracle::{Choice, ExploreRequest, LineTable, Verdict};
+use powerfail_oracle::{Choice, ExploreRequest, LineTable, StageModules, Verdict};
 use powerfail_trace::StackId;
 
 use super::confirm::{are_known, confirm};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure};
+use super::kept::{KeptExecutions, TreeName};
 use super::leaves::{Leaves, LeavesTask, LoggedExecution, walk_leaves};
 use super::nested::NestedExploration;
 use super::observations::{KnownLeaf, ObservedCrash, PointTree, Trees};
@@ -20,7 +22,7 @@ use super::reuse::{ExecutedPoint, Reads};
 use super::robustness::{Contradiction, contradiction};
 use super::sample::try_sample;
 use super::turns::{KnownFailures, KnownKind};
-use super::walk::{Attempt, Explorer, Extent, WalkSummary, WalkTask};
+use super::walk::{Attempt, Explorer, Extent, KeptWithModules, WalkSummary, WalkTask};
 use crate::content::ExpectedContents;
 use crate::error::CheckError;
 
@@ -184,6 +186,23 @@ impl Explorer for OverlaidExecutor<'_, '_> {
             .read(Place::new(id.pool, PoolOffset(offset)), &mut bytes);
         bytes
     }
+
+    fn modules(&mut self) -> Option<Arc<[StageModules]>> {
+        self.executor.modules()
+    }
+
+    fn kept(&mut self, tree: &TreeName) -> Result<Vec<KeptWithModules>, CheckError> {
+        self.executor.kept(tree)
+    }
+
+    fn keep(
+        &mut self,
+        tree: &TreeName,
+        executions: KeptExecutions,
+        modules: Option<Arc<[StageModules]>>,
+    ) -> Result<(), CheckError> {
+        self.executor.keep(tree, executions, modules)
+    }
 }
 
 /// Explores a failure point. `watched` are the lines of which it must be known whether recovery reads them.
@@ -237,6 +256,7 @@ pub(crate) fn explore_point(
         let look = walk_point(executor, (&first, &pools, &lines), at, FIRST_LOOK, settings)?;
         if look.summary.extent == Extent::Cut {
             result.count(&look.summary);
+            result.warnings.clone_from(&look.summary.warnings);
             if let Some(repeats) = are_known(executor, &table, &look.all, known)? {
                 result.repeats = repeats;
                 let reason = Reason::TooMany;
@@ -254,7 +274,7 @@ pub(crate) fn explore_point(
     let walk = leaves.summary;
     result.count(&walk);
     result.choices = walk.choices;
-    result.warnings = walk.warnings;
+    result.warnings.extend(walk.warnings);
     result.contradictions = contradictions(executor, &table, at, &leaves.observed);
     let read = walk.read.iter();
     result.reads = walk.known.is_empty().then(|| Reads {

@@ -5,14 +5,17 @@
 //! lead to it. Both give the same executions.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
+use super::kept::{KeptExecutions, TreeName};
 use super::observations::KnownLeaf;
 use crate::error::CheckError;
 use powerfail_finding::RecoveryOutcome;
 use powerfail_model::LineId;
 use powerfail_oracle::{
-    Branch, ExploreRequest, LazyExecution, LazyExecutions, LineTable, PageMask, Verdict,
+    Branch, ExploreRequest, LazyExecution, LazyExecutions, LineTable, PageMask, StageModules,
+    Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +30,27 @@ pub(crate) trait Explorer {
     fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Attempt, CheckError>;
     /// The newest content of a line.
     fn read(&self, id: LineId, line_bytes: usize) -> Vec<u8>;
+    /// The modules of the last exploration.
+    fn modules(&mut self) -> Option<Arc<[StageModules]>> {
+        None
+    }
+    /// Executions of a tree that were kept, with the modules of each request.
+    fn kept(&mut self, _tree: &TreeName) -> Result<Vec<KeptWithModules>, CheckError> {
+        Ok(Vec::new())
+    }
+    /// Keeps executions of a tree.
+    fn keep(
+        &mut self,
+        _tree: &TreeName,
+        _executions: KeptExecutions,
+        _modules: Option<Arc<[StageModules]>>,
+    ) -> Result<(), CheckError> {
+        Ok(())
+    }
 }
+
+/// The executions of a request, and the modules that their addresses are in.
+pub(crate) type KeptWithModules = (KeptExecutions, Option<Arc<[StageModules]>>);
 
 /// What became of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,6 +115,15 @@ impl WalkSummary {
         }
     }
 
+    /// Adds warnings of the runtime.
+    pub(super) fn warn(&mut self, warnings: &[String]) {
+        for warning in warnings {
+            if !self.warnings.contains(warning) {
+                self.warnings.push(warning.clone());
+            }
+        }
+    }
+
     /// How many executions there were outside of the tree.
     pub(crate) const fn executions_alone(&self) -> u64 {
         self.executions - self.known.len() as u64
@@ -145,11 +177,7 @@ pub(crate) fn walk_executions(
         for mask in &explored.read {
             *read.entry((mask.pool, mask.offset)).or_default() |= mask.lines;
         }
-        for warning in explored.warnings {
-            if !walk.warnings.contains(&warning) {
-                walk.warnings.push(warning);
-            }
-        }
+        walk.warn(&explored.warnings);
         hanging += explored.executions.iter().filter(|it| hangs(it)).count();
         let mut before: Option<Vec<u32>> = None;
         for execution in explored.executions {

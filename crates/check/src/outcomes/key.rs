@@ -35,6 +35,8 @@ pub(crate) enum RequestKind {
     SnapshotNote = 9,
     /// The modules of the processes that explorations are about.
     Modules = 10,
+    /// Executions of a tree of observations.
+    Observations = 11,
 }
 
 /// Writes what decides the outcome of a request.
@@ -102,8 +104,9 @@ impl KeyWriter {
             prefix,
             branch,
             watches,
+            observations,
             log,
-            ..
+            max_executions: _,
         } = *request;
         self.table(table).number(prefix.len() as u64);
         for class in prefix {
@@ -120,7 +123,7 @@ impl KeyWriter {
                 .number(watch.offset)
                 .number(watch.bytes);
         }
-        self.number(log.into())
+        self.number(observations.into()).number(log.into())
     }
 
     fn table(&mut self, table: &LineTable) -> &mut Self {

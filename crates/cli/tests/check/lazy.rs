@@ -268,7 +268,7 @@ fn the_text_says_how_far_it_went() {
     let run = folder.powerfail(&arguments).ends_with(FINDINGS);
     for words in [
         "explored exhaustively",
-        "executions with",
+        "saved) with",
         "crash states",
         "(taken)",
     ] {

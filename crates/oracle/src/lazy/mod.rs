@@ -9,11 +9,13 @@ mod records;
 mod table;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use powerfail_protocol::explore::LogHeader;
 pub use powerfail_protocol::explore::{Choice, LogKind, Note, NotedLoad, REST_OF_LINE, Watch};
 use serde::{Deserialize, Serialize};
 
+use crate::message::StageModules;
 use crate::stored;
 use crate::verdict::{Stage, Verdict};
 
@@ -104,6 +106,10 @@ pub struct LazyExecution {
     pub stages: Vec<StageStart>,
     /// Its stores, flushes and fences, if requested.
     pub log: Vec<Logged>,
+    /// The modules that its addresses are in, if they are not those of the last exploration. A caller that keeps
+    /// executions sets them.
+    #[serde(skip)]
+    pub modules: Option<Arc<[StageModules]>>,
 }
 
 impl LazyExecution {

@@ -192,6 +192,7 @@ impl Slot {
             stages: reply.stages,
             log,
             notes,
+            modules: None,
         })
     }
 }

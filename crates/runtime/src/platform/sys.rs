@@ -416,9 +416,15 @@ pub(crate) fn registers() -> crate::record::call_stacks::Registers {
 
 /// A word of our own memory, if it is mapped.
 pub(crate) fn read_own_word(address: u64) -> Option<u64> {
-    let mut word = 0u64;
-    let own = [&raw mut word as usize, 8];
-    let other = [address as usize, 8];
+    let mut words = [0u64];
+    read_own_words(address, &mut words).then_some(words[0])
+}
+
+/// Words of our own memory. Whether they are mapped; only then are they read.
+pub(crate) fn read_own_words(address: u64, words: &mut [u64]) -> bool {
+    let len = size_of_val(words);
+    let own = [words.as_mut_ptr() as usize, len];
+    let other = [address as usize, len];
     let arguments = [
         getpid() as usize,
         own.as_ptr() as usize,
@@ -427,7 +433,7 @@ pub(crate) fn read_own_word(address: u64) -> Option<u64> {
         1,
         0,
     ];
-    // SAFETY: the kernel copies a word to this stack, or says that it cannot.
+    // SAFETY: the kernel copies no more than the length of the slice to it, or says that it cannot.
     let copied = unsafe { call(number::PROCESS_VM_READV, arguments) };
-    (copied == 8).then_some(word)
+    copied == len as isize
 }

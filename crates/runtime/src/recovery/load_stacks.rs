@@ -46,8 +46,61 @@ pub(super) fn functions_of(module: &LoadedModule) -> Vec<(u64, u64)> {
     functions.iter().map(|it| (it.start, it.end)).collect()
 }
 
+/// How many words of the stack are read at a time.
+const CHUNK: usize = 64;
+const WORD: u64 = 8;
+const PAGE: u64 = 4096;
+
+/// A part of the stack. Each question to the kernel takes longer than all the rest of a step.
+struct StackPart {
+    from: u64,
+    words: [u64; CHUNK],
+    len: usize,
+}
+
+impl StackPart {
+    const NONE: Self = Self {
+        from: 0,
+        words: [0; CHUNK],
+        len: 0,
+    };
+
+    /// A word of the stack, if it is mapped.
+    fn word(&mut self, address: u64) -> Option<u64> {
+        if !address.is_multiple_of(WORD) {
+            return sys::read_own_word(address);
+        }
+        let number = |part: &Self| {
+            let number = address.checked_sub(part.from)? / WORD;
+            usize::try_from(number).ok().filter(|it| *it < part.len)
+        };
+        if number(self).is_none() {
+            // What is in one page is mapped as a whole.
+            let in_page = ((PAGE - address % PAGE) / WORD) as usize;
+            let len = in_page.min(CHUNK);
+            self.from = address;
+            self.len = 0;
+            if sys::read_own_words(address, &mut self.words[..len]) {
+                self.len = len;
+            }
+        }
+        number(self).map(|number| self.words[number])
+    }
+}
+
 /// Fills in the instruction, and then return addresses, as far as unwind tables lead.
 pub(super) fn walk(from: Registers, out: &mut [u64]) {
+    MODULES.with(|modules| {
+        if let Some(modules) = modules {
+            walk_in(modules, from, out);
+        } else if let Some(first) = out.first_mut() {
+            *first = from.pc;
+        }
+    });
+}
+
+fn walk_in(modules: &Modules, from: Registers, out: &mut [u64]) {
+    let mut stack = StackPart::NONE;
     let Registers {
         mut pc,
         mut rsp,
@@ -56,7 +109,7 @@ pub(super) fn walk(from: Registers, out: &mut [u64]) {
     let mut lookup = pc;
     for place in out {
         *place = pc;
-        let description = MODULES.with(|modules| modules.as_ref()?.description_at(lookup));
+        let description = modules.description_at(lookup);
         let Some(row) = description.and_then(|it| call_stacks::rule_of(it, lookup)) else {
             return;
         };
@@ -68,19 +121,19 @@ pub(super) fn walk(from: Registers, out: &mut [u64]) {
         let base = if register == RBP { rbp } else { rsp }.wrapping_add_signed(offset);
         let cfa = match row.cfa {
             Cfa::Register { .. } => Some(base),
-            Cfa::Saved { .. } => sys::read_own_word(base),
+            Cfa::Saved { .. } => stack.word(base),
         };
         let (Some(cfa), Some(offset)) = (cfa, row.return_address) else {
             return;
         };
-        let Some(next) = sys::read_own_word(cfa.wrapping_add_signed(offset)) else {
+        let Some(next) = stack.word(cfa.wrapping_add_signed(offset)) else {
             return;
         };
         if cfa <= rsp || next == 0 {
             return;
         }
         if let Some(offset) = row.rbp {
-            let Some(saved) = sys::read_own_word(cfa.wrapping_add_signed(offset)) else {
+            let Some(saved) = stack.word(cfa.wrapping_add_signed(offset)) else {
                 return;
             };
             rbp = saved;

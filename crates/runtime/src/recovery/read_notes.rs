@@ -24,13 +24,15 @@ use super::state::{PAGE, State};
 use super::{attention, load_stacks, shared_file};
 
 const LINE: u64 = 64;
-/// After so many loads from lines that are not completely read, the rest of such a line counts as read with the next load:
-/// each of these loads takes a fault. The number depends on nothing but what the recovery does, so that executions
-/// that observe the same have the same notes.
-const NOTED_LOADS_MAX: u32 = 2048;
-/// After twice as many, it is tried with every load whose number this divides: where several values are possible it would
-/// be tried, and noted, in vain each time.
-const TRIES_EACH: u32 = 64;
+/// After so many loads from a line that is not completely read, its rest counts as read: each of them takes a fault, also
+/// where it reads only what was read before. If several values are possible that is in vain, and tried again after twice
+/// as many.
+const LOADS_OF_LINE_MAX: u16 = 16;
+/// After so many loads from any such lines, the rest of each counts as read with the next load.
+///
+/// The numbers depend on nothing but what the recovery does, so that executions that observe the same have the same
+/// notes.
+const NOTED_LOADS_MAX: u32 = 256;
 
 /// The bytes of a line from one place of its page to another: a bit each.
 fn bytes_between(line: u64, from: u64, to: u64) -> u64 {
@@ -58,6 +60,9 @@ impl State {
         } else {
             ADDRESS + UNREAD_AT
         };
+        if self.is_observed {
+            self.loads.resize(watches.len(), 0);
+        }
         if is_new {
             for (number, watch) in (0..).zip(watches) {
                 *self.unread_of(number) = watch.bytes;
@@ -152,14 +157,10 @@ impl State {
             };
             append_after(note.with_load(load), choices);
         });
-        let is_tried = match self.noted_loads {
-            ..=NOTED_LOADS_MAX => false,
-            loads => loads <= 2 * NOTED_LOADS_MAX || loads.is_multiple_of(TRIES_EACH),
-        };
-        if !is_tried {
-            return;
-        }
-        for number in (first..behind).filter(|watch| is_met(self, *watch)) {
+        for number in first..behind {
+            if !is_met(self, number) || !self.is_rest_tried(number) {
+                continue;
+            }
             let line = in_line(number);
             let is_open = self.is_open_between(page, line, line + LINE);
             let watch = &shared_file::watches()[number as usize];
@@ -176,6 +177,16 @@ impl State {
                 *unread = 0;
             }
         }
+    }
+
+    /// Counts a load from a line that is not completely read. Returns whether its rest is to be taken as read.
+    fn is_rest_tried(&mut self, watch: u32) -> bool {
+        let is_late = self.noted_loads > NOTED_LOADS_MAX;
+        let Some(loads) = self.loads.get_mut(watch as usize) else {
+            return false;
+        };
+        *loads = loads.saturating_add(1);
+        loads.is_power_of_two() && (is_late || *loads >= LOADS_OF_LINE_MAX)
     }
 
     /// A page becomes a private one of the recovery's, whose reads are not seen.

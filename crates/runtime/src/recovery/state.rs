@@ -122,6 +122,8 @@ pub(super) struct State {
     pub(super) unread: u64,
     /// How many loads were noted, or had nothing new to note, in lines with bytes that are still to be noted.
     pub(super) noted_loads: u32,
+    /// How many loads there were from the line of each watch while it had bytes that are still to be noted.
+    pub(super) loads: Vec<u16>,
     pub(super) step: SingleStep,
     pub(super) factory: Option<InstructionInfoFactory>,
     pub(super) sites: BTreeSet<u64>,
@@ -146,6 +148,7 @@ impl State {
         knowledge: 0,
         unread: 0,
         noted_loads: 0,
+        loads: Vec::new(),
         step: SingleStep::NONE,
         factory: None,
         sites: BTreeSet::new(),

@@ -1,5 +1,6 @@
 //! Failure points learn from each other: the tree of observations changes how often recovery is executed, and nothing else.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use powerfail_explore::FailurePoint;
@@ -7,7 +8,7 @@ use powerfail_explore::lazy::{SegmentLimits, Segments};
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
-use super::simulated::{Engine, Memory, Op, Simulated, trace_of};
+use super::simulated::{Engine, KeptFile, Memory, Op, Simulated, trace_of};
 use super::{
     DATA, FLAG, OTHER, data_if_flag, long_trace, points, settings, winding, winding_trace,
 };
@@ -48,6 +49,16 @@ impl Task {
     }
 
     fn run(&self, trace: &Trace) -> Learned {
+        self.run_share(trace, None, |_| true)
+    }
+
+    /// Explores some of the points. Executions are kept in a file.
+    fn run_share(
+        &self,
+        trace: &Trace,
+        file: Option<&Arc<KeptFile>>,
+        is_own: impl Fn(usize) -> bool,
+    ) -> Learned {
         let points = points(trace);
         let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
         let contents = ExpectedContents::default();
@@ -64,9 +75,13 @@ impl Task {
             ..settings(&contents)
         };
         let executed = AtomicU64::new(0);
+        let own = points.into_iter().enumerate();
+        let own = own.filter_map(|(number, point)| is_own(number).then_some(point));
+        let points: Vec<FailurePoint> = own.collect();
         let executors = (0..self.workers).map(|_| {
             let mut executor = Simulated::new(trace, self.recovery);
             executor.engine = self.engine;
+            executor.file = file.cloned();
             executor
         });
         let about = Round {
@@ -218,6 +233,62 @@ fn the_number_of_workers_does_not_count() {
         };
         assert_eq!(counts(&one), counts(&four));
     }
+}
+
+/// What a report would say, with the number of executions.
+fn counted(learned: &Learned) -> (Vec<String>, Vec<(u64, u64)>) {
+    let results = learned.progress.results.iter();
+    let counts = results.map(|it| (it.executions, it.saved));
+    (shown(learned), counts.collect())
+}
+
+#[test]
+fn what_was_kept_is_not_executed_again_in_any_order() {
+    for trace in traces() {
+        for recovery in RECOVERIES {
+            for engine in [Engine::Fork, Engine::RecoveryCrash] {
+                let task = Task {
+                    engine,
+                    ..Task::of(recovery)
+                };
+                let whole = task.run(&trace);
+                // Three shares, which know nothing of each other, and the later ones come first.
+                let file = Arc::<KeptFile>::default();
+                let mut executed = 0;
+                for share in (0..3).rev() {
+                    let own = Arc::<KeptFile>::default();
+                    let shown = task.run_share(&trace, Some(&own), |number| number % 3 == share);
+                    executed += shown.executed;
+                    let mut all = file.lock().unwrap();
+                    all.append(&mut own.lock().unwrap());
+                }
+                assert!(executed >= whole.executed);
+                let merged = task.run_share(&trace, Some(&file), |_| true);
+                assert_eq!(merged.executed, 0, "{engine:?}");
+                assert_eq!(counted(&merged), counted(&whole), "{engine:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_was_killed_executes_only_the_rest() {
+    let mut rests = 0;
+    for trace in traces() {
+        for recovery in RECOVERIES {
+            let task = Task::of(recovery);
+            let whole = task.run(&trace);
+            for points in [1, 2, 4] {
+                let file = Arc::<KeptFile>::default();
+                let begun = task.run_share(&trace, Some(&file), |number| number < points);
+                let resumed = task.run_share(&trace, Some(&file), |_| true);
+                assert_eq!(begun.executed + resumed.executed, whole.executed);
+                assert_eq!(counted(&resumed), counted(&whole));
+                rests += usize::from(resumed.executed > 0);
+            }
+        }
+    }
+    assert!(rests > 3, "{rests}");
 }
 
 /// What it reads next depends on how often it was executed.

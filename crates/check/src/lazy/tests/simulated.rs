@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
 use powerfail_finding::RecoveryOutcome;
@@ -18,10 +19,11 @@ use powerfail_trace::{
 
 use crate::error::CheckError;
 use crate::lazy::executor::{LazyExecutor, LocatedFrames, Pools};
-use crate::lazy::walk::{Attempt, Explorer};
+use crate::lazy::kept::{KeptExecutions, TreeName};
+use crate::lazy::walk::{Attempt, Explorer, KeptWithModules};
 use powerfail_oracle::{
     Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, Note, NotedLoad,
-    PageMask, StageStart,
+    PageMask, StageModules, StageStart,
 };
 
 const POOL: PoolIndex = PoolIndex(0);
@@ -107,7 +109,12 @@ pub(crate) struct Simulated<'t> {
     pub(crate) executed: Cell<u64>,
     /// How often it has begun. A recovery that uses this is not a function of what it reads.
     begun: Cell<u64>,
+    /// Where executions of trees are kept.
+    pub(crate) file: Option<Arc<KeptFile>>,
 }
+
+/// The executions that were kept, in the form in which a file has them.
+pub(crate) type KeptFile = Mutex<Vec<(TreeName, Vec<u8>)>>;
 
 impl<'t> Simulated<'t> {
     pub(crate) fn new(trace: &'t Trace, recovery: Recovery) -> Self {
@@ -124,6 +131,7 @@ impl<'t> Simulated<'t> {
             newest_fails_in_exploration: false,
             executed: Cell::new(0),
             begun: Cell::new(0),
+            file: None,
         }
     }
 
@@ -169,6 +177,7 @@ impl<'t> Simulated<'t> {
             }],
             log: Vec::new(),
             notes: memory.notes,
+            modules: None,
         };
         (execution, success)
     }
@@ -310,6 +319,29 @@ impl LazyExecutor for Simulated<'_> {
 
     fn read_lines(&self, _seen: &Seen<'_>, _crash: EventIndex) -> Option<Vec<ReadLine>> {
         None
+    }
+
+    fn kept(&mut self, tree: &TreeName) -> Result<Vec<KeptWithModules>, CheckError> {
+        let Some(file) = &self.file else {
+            return Ok(Vec::new());
+        };
+        let file = file.lock().expect("no worker panics");
+        let of_tree = file.iter().filter(|(name, _)| name == tree);
+        let kept = of_tree.map(|(_, bytes)| postcard::from_bytes(bytes).expect("what was kept"));
+        Ok(kept.map(|kept: KeptExecutions| (kept, None)).collect())
+    }
+
+    fn keep(
+        &mut self,
+        tree: &TreeName,
+        executions: KeptExecutions,
+        _modules: Option<Arc<[StageModules]>>,
+    ) -> Result<(), CheckError> {
+        if let Some(file) = &self.file {
+            let bytes = postcard::to_extend(&executions, Vec::new()).expect("it has a form");
+            file.lock().expect("no worker panics").push((*tree, bytes));
+        }
+        Ok(())
     }
 
     fn frames(&mut self, _stage: Stage, _addresses: &[u64]) -> Option<LocatedFrames> {
