@@ -14,10 +14,12 @@ mod programs;
 mod round;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use anyhow::{Context, bail};
 
@@ -132,7 +134,7 @@ fn round(
         "--kill-child",
         "--mount-proc",
     ]);
-    command.arg(std::env::current_exe()?).arg(ROUND);
+    command.arg(own_program()?).arg(ROUND);
     command.arg(seed.to_string());
     command.args([binary, programs.folder(), work]);
     let output = command
@@ -171,4 +173,13 @@ pub fn round_arguments(arguments: &[&str]) -> anyhow::Result<(u64, [PathBuf; 3])
         bail!("usage: {ROUND} SEED BINARY PROGRAMS WORK");
     };
     Ok((seed.parse()?, [binary, programs, work].map(PathBuf::from)))
+}
+
+/// The path of this program. A build of the tests may have replaced the file since this program began: then the kernel marks the
+/// path, and what is there now was built from the same sources.
+fn own_program() -> io::Result<PathBuf> {
+    const MARK: &[u8] = b" (deleted)";
+    let path = std::env::current_exe()?.into_os_string().into_vec();
+    let path = path.strip_suffix(MARK).unwrap_or(&path).to_vec();
+    Ok(PathBuf::from(OsString::from_vec(path)))
 }

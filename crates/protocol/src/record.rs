@@ -346,7 +346,7 @@ mod tests {
             };
             assert_eq!(Header::from_word(header.word()), Ok(header));
         }
-        assert!(Header::from_word(17).is_err());
+        assert!(Header::from_word(18).is_err());
         assert!(Header::from_word(0).is_err());
     }
 

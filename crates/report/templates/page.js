@@ -52,7 +52,8 @@ function summary() {
   if (T.failure_points) facts.push(["failure points", count(T.failure_points)], ["distinct call stacks", count(T.failure_point_stacks)]);
   if (T.recovery_runs) facts.push(["runs of recovery", count(T.recovery_runs)]);
   if (T.exploration) facts.push(["crash states of these runs", big(T.exploration.states)]);
-  if (D.trace) facts.push(["persistence domain", D.trace.domain]);
+  if (T.tree) facts.push(["file system", T.tree.file_system], ["operations on files", count(T.tree.operations)]);
+  else if (D.trace) facts.push(["persistence domain", D.trace.domain]);
   if (T.suppressed) facts.push(["suppressed", count(T.suppressed)]);
   if (T.in_baseline) facts.push(["in the baseline", count(T.in_baseline)]);
   if (T.fixed) facts.push(["fixed since the baseline", count(T.fixed)]);
@@ -308,7 +309,7 @@ function numbers(text, Type) {
 }
 function trace() {
   const t = D.trace;
-  if (!t || !t.buckets) return;
+  if (!t || !t.buckets || T.tree) return;
   const part = section("trace", "Trace", undefined);
   part.append(h("p", {class: "muted"}, plural(t.total_stores, "store") + ", " + plural(t.total_flushes, "flush").replace("flushs", "flushes") + ", " + plural(t.total_fences, "fence") + " of " + plural(t.threads, "thread") + " in " + plural(t.pools.length, "pool") + ". " + (t.is_whole ? "" : "The trace ends early. ") + "Red ticks are findings. Drag to zoom."));
   const panel = h("div", {class: "panel"});
@@ -507,13 +508,15 @@ function listing(file, lines) {
 function space() {
   const t = D.trace, rows = [];
   const add = (name, value) => { if (value !== undefined && value !== null) rows.push(h("tr", {}, h("td", {}, name), h("td", {class: "num"}, value))); };
-  const e = T.exploration, g = T.eager, r = T.races;
+  const e = T.exploration, g = T.eager, r = T.races, f = T.tree;
+  if (f) { add("failure points of which every crash state was tried", count(f.exhausted_points)); add("of which a selection was tried", count(f.sampled_points)); add("crash states that recovery was tried on", count(f.states)); add("crash states that leave the same tree as another one", count(f.repeated)); }
   if (e) { add("moments that cover all crash states", count(e.failure_points)); add("explored exhaustively", count(e.exhaustive)); add("of these, needed no run", count(e.unchanged)); add("sampled", count(e.sampled)); add("not tried", count(e.not_tried)); add("failures during recovery that were explored", count(e.second_failures)); add("executions of recovery", count(e.executions)); add("executions saved", count(e.executions_saved)); add("crash states that trying each would take", big(e.states)); }
   if (g) { add("segments", count(g.segments)); add("combinations of what may survive", big(g.combinations)); add("crash states run", count(g.run)); add("of these, recovery fails", count(g.failed)); add("update behaviours covered", count(g.groups_covered) + " of " + count(g.groups)); }
   if (r) { add("failure points at which reads were watched", count(r.watched + r.unchanged) + " of " + count(r.failure_points)); add("unsafe pairs of reader and writer", count(r.pairs)); add("of these, confirmed", count(r.confirmed)); }
-  if (!rows.length && !(t && t.state_space.length)) return;
+  const hasSpace = t && t.state_space.length && !f;
+  if (!rows.length && !hasSpace) return;
   const part = section("space", "State space", undefined);
-  if (t && t.state_space.length) {
+  if (hasSpace) {
     const most = Math.max(...t.state_space.map(it => it[1]));
     part.append(h("p", {class: "muted"}, "Moments that cover all crash states of the run, by the number of states that a crash there can leave" + (t.largest ? "; the largest has " + power(t.largest[1]) + ", before event " + count(t.largest[0]) : "") + "."),
       h("div", {class: "panel"}, h("div", {class: "bars"}, t.state_space.map(([exponent, number]) => h("div", {title: plural(number, "moment") + " with about 10^" + exponent + " states"}, count(number), h("i", {style: "height:" + Math.max(2, 70 * number / most) + "px"}), "10^" + exponent)))));
@@ -528,8 +531,9 @@ function unchecked() {
   if (e && e.sampled) items.push(plural(e.sampled, "moment") + " were only sampled");
   if (r && r.refused) items.push("reads could not be watched at " + plural(r.refused, "failure point"));
   if (r && r.not_tried) items.push("reads were not watched at " + plural(r.not_tried, "failure point"));
-  if (!e && T.recovery_runs) items.push("lost and reordered lines were not explored");
-  if (!r) items.push("the reads of recovery were not watched (--races)");
+  if (T.tree && T.tree.sampled_points) items.push("only a selection of the crash states was tried at " + plural(T.tree.sampled_points, "failure point"));
+  if (!e && !T.tree && T.recovery_runs) items.push("lost and reordered lines were not explored");
+  if (!r && !T.tree) items.push("the reads of recovery were not watched (--races)");
   if (!T.recovery_runs) items.push("recovery was not run");
   if (T.suppressed) items.push(plural(T.suppressed, "finding") + " suppressed by powerfail.toml");
   for (const note of R.notes || []) items.push(note);
