@@ -175,8 +175,8 @@ pub fn round_arguments(arguments: &[&str]) -> anyhow::Result<(u64, [PathBuf; 3])
     Ok((seed.parse()?, [binary, programs, work].map(PathBuf::from)))
 }
 
-/// The path of this program. A build of the tests may have replaced the file since this program began: then the kernel marks the
-/// path, and what is there now was built from the same sources.
+/// The path of this program. Building the tests may replace the file while this program runs. The kernel then adds ` (deleted)` to
+/// the path; the new file was built from the same sources.
 fn own_program() -> io::Result<PathBuf> {
     const MARK: &[u8] = b" (deleted)";
     let path = std::env::current_exe()?.into_os_string().into_vec();

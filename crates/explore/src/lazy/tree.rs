@@ -272,8 +272,8 @@ impl<'t> TreeWalk<'t> {
         }
     }
 
-    /// Goes on to the next execution, or to what no execution has shown. After [`Stop::Missing`] it looks again at the
-    /// same place. `read` gives the content of a line that is not in the table.
+    /// Moves to the next execution, or to the next observation that no execution has covered. After [`Stop::Missing`] it
+    /// tries the same place again. `read` gives the content of a line that is not in the table.
     pub fn next<R, L>(
         &mut self,
         tree: &ObservationTree<R, L>,
