@@ -9,7 +9,7 @@
 
 mod part;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -38,6 +38,9 @@ const SPLIT: [(&str, &str, usize); 11] = [
 
 /// How many of the most expensive tests are named in the end.
 const MOST_EXPENSIVE: usize = 25;
+
+/// How many of the most expensive test binaries are named in the end.
+const MOST_EXPENSIVE_BINARIES: usize = 12;
 
 /// How many tests passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +74,11 @@ pub(crate) fn run(cargo: impl Fn(&[&str]) -> Command) -> anyhow::Result<Tally> {
         "--locked",
         "--message-format=json-render-diagnostics",
     ];
-    let binaries = built(cargo(&build))?;
+    let mut binaries = Vec::new();
+    crate::step("building tests", || {
+        binaries = built(cargo(&build))?;
+        Ok(())
+    })?;
     let mut parts = Vec::new();
     for binary in &binaries {
         let tests = part::list(binary)?;
@@ -92,7 +99,11 @@ pub(crate) fn run(cargo: impl Fn(&[&str]) -> Command) -> anyhow::Result<Tally> {
     for failed in reports.iter().flat_map(|report| &report.failed) {
         println!("failed: {failed}");
     }
-    let documented = documentation_tests(cargo(&["test", "--workspace", "--doc", "--locked"]))?;
+    let mut documented = Tally::default();
+    crate::step("tests in documentation", || {
+        documented = documentation_tests(cargo(&["test", "--workspace", "--doc", "--locked"]))?;
+        Ok(())
+    })?;
     tally.passed += documented.passed;
     tally.failed += documented.failed;
     Ok(tally)
@@ -195,7 +206,19 @@ fn run_all(parts: Vec<Part<'_>>) -> anyhow::Result<Vec<Report>> {
     })
 }
 
+/// Names the test binaries and the tests that took the most CPU time.
 fn show_most_expensive(reports: &[Report]) {
+    let mut binaries = BTreeMap::<&str, Duration>::new();
+    for report in reports {
+        let spent = report.times.iter().map(|(_, time)| *time).sum::<Duration>();
+        *binaries.entry(&report.binary).or_default() += spent;
+    }
+    let mut binaries: Vec<_> = binaries.into_iter().collect();
+    binaries.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    println!("the {MOST_EXPENSIVE_BINARIES} test binaries that took the most CPU time:");
+    for (name, time) in binaries.iter().take(MOST_EXPENSIVE_BINARIES) {
+        println!("{:7.1} s  {name}", time.as_secs_f64());
+    }
     let mut tests: Vec<&(String, Duration)> =
         reports.iter().flat_map(|report| &report.times).collect();
     tests.sort_by_key(|(_, time)| std::cmp::Reverse(*time));

@@ -21,7 +21,7 @@ pub(super) struct Part<'b> {
 /// The result of a part.
 #[derive(Debug)]
 pub(super) struct Report {
-    binary: String,
+    pub(super) binary: String,
     pub(super) passed: u64,
     /// The names of the failed tests.
     pub(super) failed: Vec<String>,

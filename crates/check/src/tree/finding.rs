@@ -37,6 +37,11 @@ struct Insertion {
     is_directory: bool,
 }
 
+/// Before which operation a sync of what was lost would have helped.
+fn first_sync_place(minimal: &Minimal, lost: usize, survivor: Option<usize>) -> usize {
+    survivor.filter(|it| *it > lost).unwrap_or(minimal.place)
+}
+
 impl TreeEngine<'_, '_> {
     /// The place in the sources of the operation at a place of the list.
     pub(super) fn place_of(
@@ -78,6 +83,9 @@ impl TreeEngine<'_, '_> {
         let survivor = self.survivor(minimal, lost, &fates);
         let keeps_length = survivor.is_none() && self.keeps_length(minimal, lost);
         let is_torn = torn.is_some() || keeps_length;
+        let fix = lost.and_then(|lost| self.preventing(minimal, lost, survivor));
+        // A sync between a write and what depends on it keeps both whole: then that sync is what is missing.
+        let is_atomicity = is_torn && (survivor.is_none() || fix.is_none());
         let mut found = Vec::new();
         if let Some(lost) = lost {
             found.push(self.place_of(Role::Store, lost, places)?);
@@ -115,7 +123,7 @@ impl TreeEngine<'_, '_> {
             place: minimal.place,
             difference: frontier.difference(&minimal.state),
         };
-        let code = self.code_of(&minimal.symptom, lost, survivor, is_torn);
+        let code = self.code_of(&minimal.symptom, lost, survivor, is_atomicity);
         let finished = FinishedPlaces {
             places: found,
             message,
@@ -125,7 +133,17 @@ impl TreeEngine<'_, '_> {
         };
         let mut finding = self.finish(finished, &trial, &minimal.symptom, places)?;
         if let Some(lost) = lost {
-            self.advise(&mut finding, minimal, lost, survivor, is_torn, places)?;
+            let before = first_sync_place(minimal, lost, survivor);
+            if is_atomicity && before <= lost + 1 && minimal.symptom.code != Code::AcknowledgedLost
+            {
+                finding.explain(
+                    "no fsync makes one write atomic: recovery has to recognise a record of which a part is missing, by a \
+                     checksum or a length that is written later"
+                        .to_owned(),
+                );
+            } else if let Some(fix) = fix {
+                self.advise(&mut finding, minimal, (lost, survivor), &fix, places)?;
+            }
         }
         Ok(finding)
     }
@@ -160,7 +178,7 @@ impl TreeEngine<'_, '_> {
         symptom: &Symptom,
         lost: Option<usize>,
         survivor: Option<usize>,
-        is_torn: bool,
+        is_atomicity: bool,
     ) -> Code {
         let operation = |place: usize| self.recording.operations.get(place).map(|it| &it.operation);
         let Some(lost) = lost.and_then(operation) else {
@@ -168,7 +186,7 @@ impl TreeEngine<'_, '_> {
         };
         let survivor = survivor.and_then(operation);
         // What was promised is gone, as a whole or in part.
-        if is_torn && symptom.code != Code::AcknowledgedLost {
+        if is_atomicity && symptom.code != Code::AcknowledgedLost {
             return Code::WriteTorn;
         }
         let is_write = matches!(lost, Operation::Write { .. });
@@ -271,7 +289,11 @@ impl TreeEngine<'_, '_> {
             _ if symptom.code == Code::AcknowledgedLost => {
                 format!("{does}: {lost} is not durable when it is acknowledged")
             }
-            (_, true) => format!("{does} if only a part of {lost} survives a crash"),
+            (None, true) => format!("{does} if only a part of {lost} survives a crash"),
+            (Some(survivor), true) => {
+                let survivor = in_sentence(self.recording, survivor);
+                format!("{does} if a part of {lost} is lost and {survivor} survives")
+            }
             (Some(survivor), false) => {
                 let survivor = in_sentence(self.recording, survivor);
                 format!("{does} if {lost} is lost and {survivor} survives")
@@ -354,42 +376,30 @@ impl TreeEngine<'_, '_> {
         Ok(false)
     }
 
-    /// Says which sync would have prevented it, if one would: it is inserted into the operations, and the state must be
-    /// impossible then.
-    fn advise(
-        &mut self,
-        finding: &mut Finding,
+    /// The syncs that would have prevented a failure, if some would: they are inserted into the operations, and the
+    /// state must be impossible then.
+    fn preventing(
+        &self,
         minimal: &Minimal,
         lost: usize,
         survivor: Option<usize>,
-        is_torn: bool,
-        places: &mut Places<'_>,
-    ) -> Result<(), CheckError> {
-        let operation = self.recording.operations[lost].operation.clone();
-        let before = survivor.filter(|it| *it > lost).unwrap_or(minimal.place);
-        if is_torn && before <= lost + 1 && minimal.symptom.code != Code::AcknowledgedLost {
-            finding.explain(
-                "no fsync makes one write atomic: recovery has to recognise a record of which a part is missing, by a \
-                 checksum or a length that is written later"
-                    .to_owned(),
-            );
-            return Ok(());
-        }
+    ) -> Option<Vec<Insertion>> {
+        let operation = &self.recording.operations[lost].operation;
+        let before = first_sync_place(minimal, lost, survivor);
         let sync = |node: NodeId, is_directory: bool| Insertion {
             node,
             before,
             is_directory,
         };
         let mut candidates: Vec<Vec<Insertion>> = Vec::new();
-        let file = operation.node();
-        let directories = directories(&operation);
+        let directories = directories(operation);
         if operation.is_namespace() {
             if let Some(directory) = directories.first() {
                 candidates.push(vec![sync(*directory, true)]);
             }
             candidates.push(directories.iter().map(|it| sync(*it, true)).collect());
         }
-        if let Some(file) = file {
+        if let Some(file) = operation.node() {
             candidates.push(vec![sync(file, false)]);
             if let Some(directory) = directories.first() {
                 candidates.push(vec![sync(file, false), sync(*directory, true)]);
@@ -397,16 +407,25 @@ impl TreeEngine<'_, '_> {
                 candidates.push(vec![sync(file, false), sync(parent, true)]);
             }
         }
-        let fix = candidates
+        candidates
             .into_iter()
-            .find(|it| !it.is_empty() && self.prevents(it, minimal));
-        let Some(fix) = fix else {
-            return Ok(());
-        };
+            .find(|it| !it.is_empty() && self.prevents(it, minimal))
+    }
+
+    /// Says which syncs would have prevented a failure.
+    fn advise(
+        &mut self,
+        finding: &mut Finding,
+        minimal: &Minimal,
+        (lost, survivor): (usize, Option<usize>),
+        fix: &[Insertion],
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let before = first_sync_place(minimal, lost, survivor);
         let mut changes = Vec::new();
         let mut words = Vec::new();
         let at = self.place_of(Role::Store, before.min(self.recording.len()), places)?;
-        for insertion in &fix {
+        for insertion in fix {
             let path = self.recording.path_of(insertion.node, insertion.before);
             let name = path.map_or_else(|| "it".to_owned(), |path| short(&path));
             words.push(if insertion.is_directory {

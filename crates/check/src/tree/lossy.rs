@@ -368,9 +368,12 @@ fn is_same_bug(one: &Finding, other: &Finding) -> bool {
             .collect::<Vec<_>>()
     };
     let is_silent = |finding: &Finding| finding.code == Code::WriteNotSynced;
+    let (fix, other_fix) = (fixes(one), fixes(other));
+    // The sync that keeps a write from being lost keeps it from being torn.
+    let asks_for_same = !fix.is_empty() && fix == other_fix;
     line(one) == line(other)
-        && torn(one) == torn(other)
-        && (fixes(one) == fixes(other) || is_silent(one) != is_silent(other))
+        && (asks_for_same
+            || torn(one) == torn(other) && (fix == other_fix || is_silent(one) != is_silent(other)))
 }
 
 /// Adds what recovery also does, unless that is known.
