@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use powerfail_finding::hex;
-use powerfail_model::EventIndex;
-use powerfail_model::files::NodeId;
+use powerfail_finding::{Report, hex};
+use powerfail_model::files::{FileSystem, NodeId};
+use powerfail_model::{Domain, EventIndex, Rules};
 use powerfail_trace::{Body, EntryName, FileOperation, NewNode, RangeChange, Trace};
 use serde_json::{Value, json};
 
@@ -16,9 +16,26 @@ use crate::text::{bytes, printable};
 /// Bytes of a write that a line of text shows.
 const BYTES_SHOWN: usize = 16;
 
+/// The file system whose rules decide what survives, if it is files that crash: as totals or a finding say, or else because the
+/// trace has files and no pools in persistent memory.
+pub(crate) fn file_system_of(report: &Report, rules: Rules, trace: &Trace) -> Option<FileSystem> {
+    let of_totals = report.totals.tree.iter().map(|it| &it.file_system);
+    let of_findings = report.findings.iter().filter_map(|it| it.tree.as_ref());
+    let named = of_totals
+        .chain(of_findings.map(|it| &it.file_system))
+        .next();
+    let is_files = !trace.trees().is_empty()
+        && (trace.pools().is_empty() || rules.domain == Domain::PageCache);
+    let named_one = named.and_then(|name| name.parse().ok());
+    (is_files || named.is_some()).then(|| named_one.unwrap_or_default())
+}
+
 /// The first path of each node. A node that is renamed keeps it here, so that one file has one name.
 #[derive(Default)]
-pub(crate) struct FirstNames(BTreeMap<NodeId, PathBuf>);
+pub(crate) struct FirstNames {
+    paths: BTreeMap<NodeId, PathBuf>,
+    roots: Vec<PathBuf>,
+}
 
 impl FirstNames {
     /// Reads the names of a trace. One that cannot be read has fewer.
@@ -28,7 +45,8 @@ impl FirstNames {
             return names;
         }
         for tree in trace.trees() {
-            names.0.entry(tree.root).or_insert(tree.path.clone());
+            names.paths.entry(tree.root).or_insert(tree.path.clone());
+            names.roots.push(tree.path.clone());
         }
         // Directories come before what is in them.
         for initial in trace.initial_entries() {
@@ -54,12 +72,12 @@ impl FirstNames {
 
     fn add(&mut self, directory: NodeId, name: &[u8], node: NodeId) {
         let path = self.path(directory, name);
-        self.0.entry(node).or_insert(path);
+        self.paths.entry(node).or_insert(path);
     }
 
     fn path(&self, directory: NodeId, name: &[u8]) -> PathBuf {
         let name = Path::new(OsStr::from_bytes(name));
-        match self.0.get(&directory) {
+        match self.paths.get(&directory) {
             Some(path) => path.join(name),
             None => name.to_path_buf(),
         }
@@ -67,10 +85,39 @@ impl FirstNames {
 
     /// A node for people.
     pub(crate) fn name(&self, node: NodeId) -> String {
-        match self.0.get(&node) {
+        match self.paths.get(&node) {
             Some(path) => printable(&path.to_string_lossy()).into_owned(),
             None => format!("nameless file {node}"),
         }
+    }
+
+    /// A text without the path of the tree, if there is only one.
+    pub(crate) fn without_tree(&self, text: &str) -> String {
+        match &self.roots[..] {
+            [root] => text.replace(&format!("{}/", root.display()), ""),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// A node, or a name in a directory, without the path of its tree if there is only one.
+    pub(crate) fn within_tree(&self, node: NodeId, name: Option<&[u8]>) -> String {
+        let path = match name {
+            Some(name) => self.path(node, name),
+            None => match self.paths.get(&node) {
+                Some(path) => path.clone(),
+                None => return self.name(node),
+            },
+        };
+        let short = match &self.roots[..] {
+            [root] => path.strip_prefix(root).unwrap_or(&path),
+            _ => &path,
+        };
+        let short = if short.as_os_str().is_empty() {
+            &path
+        } else {
+            short
+        };
+        printable(&short.to_string_lossy()).into_owned()
     }
 
     fn entry(&self, entry: EntryName<'_>) -> String {

@@ -36,6 +36,7 @@ pub(crate) use label::label;
 pub(crate) use summary::not_checked_text;
 pub use summary::summary;
 pub(crate) use summary::{coverage, not_checked_sentence};
+pub(crate) use tree::lost as lost_of_tree;
 
 /// How wide text may be where no terminal says.
 const DEFAULT_WIDTH: usize = 120;

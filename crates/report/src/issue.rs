@@ -6,10 +6,10 @@
 use std::io::{self, Write};
 
 use powerfail_finding::{
-    Class, DurableBy, Finding, KeptSources, RecoveryOutcome, Report, SourcePlace,
+    Class, DurableBy, Finding, KeptSources, RecoveryOutcome, Report, SourcePlace, TreeCrash,
 };
 
-use crate::findings::label;
+use crate::findings::{label, lost_of_tree};
 use crate::text::{plural, printable};
 
 /// Lines of source before and after a place.
@@ -72,7 +72,13 @@ pub fn issue(
         writeln!(out, "| {} | `{}` |", cell(name), cell(value))?;
     }
     writeln!(out, "| powerfail | `{}` |", cell(&report.powerfail))?;
-    writeln!(out, "| persistence domain | `{}` |", cell(&facts.domain))?;
+    match (&finding.tree, is_about_files(finding)) {
+        (Some(crash), _) => writeln!(out, "| file system | `{}` |", cell(&crash.file_system))?,
+        (None, true) => {}
+        (None, false) => {
+            writeln!(out, "| persistence domain | `{}` |", cell(&facts.domain))?;
+        }
+    }
     writeln!(out, "| workload | `{}` |", cell(&report.command.join(" ")))?;
     for (name, command) in &facts.recovery {
         writeln!(out, "| {} | `{}` |", cell(name), cell(command))?;
@@ -91,8 +97,17 @@ pub fn issue(
     )
 }
 
+/// Whether it is about ordinary files, and not about persistent memory.
+fn is_about_files(finding: &Finding) -> bool {
+    finding.tree.is_some() || finding.code.as_str().starts_with("PF09")
+}
+
 fn introduction(finding: &Finding, facts: &IssueFacts) -> String {
     let durable = match finding.durable_by {
+        _ if is_about_files(finding) => {
+            "What is written to a file is surely durable only after fsync or fdatasync of the file, and its name only after \
+             fsync of the directory"
+        }
         DurableBy::Flush => "a store is durable only after a flush of its cache line and a fence",
         DurableBy::Sync => {
             "a store to a mapped file is durable only after msync, fsync or fdatasync"
@@ -106,11 +121,17 @@ fn introduction(finding: &Finding, facts: &IssueFacts) -> String {
         (None, Some(_)) => {
             "The run was recorded, a power failure was simulated in it, and the reads of recovery were watched."
         }
+        (None, None) if is_about_files(finding) => {
+            "The run was recorded, and its operations on files were examined."
+        }
         (None, None) => "The run was recorded, and its stores, flushes and fences were examined.",
     };
+    let found = "This was found with powerfail, a tool that tests programs with persistent data for crash consistency.";
+    if is_about_files(finding) {
+        return format!("{found} {how} {durable}.");
+    }
     format!(
-        "This was found with powerfail, a tool that tests programs with persistent data for crash consistency. {how} In the \
-         persistence domain `{}`, {durable}.",
+        "{found} {how} In the persistence domain `{}`, {durable}.",
         facts.domain
     )
 }
@@ -128,7 +149,9 @@ fn what_happens(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
             "1. The power fails just before event {} of the run{at}.",
             evidence.failure.event
         )?;
-        if lost.is_empty() {
+        if let Some(crash) = &finding.tree {
+            lost_files(out, crash)?;
+        } else if lost.is_empty() {
             writeln!(
                 out,
                 "2. Every store before that moment is durable, nothing after it."
@@ -187,6 +210,31 @@ fn what_happens(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
         );
     }
     writeln!(out, "{}.\n", capital(&inline(&finding.message)))
+}
+
+/// What a crash takes of ordinary files, and where it can happen.
+fn lost_files(out: &mut dyn Write, crash: &TreeCrash) -> io::Result<()> {
+    if crash.is_prefix() {
+        return writeln!(
+            out,
+            "2. Everything that was done to files before that moment is durable, nothing after it."
+        );
+    }
+    writeln!(
+        out,
+        "2. What is not durable at that moment is lost in part: {}. Everything else before it survives.",
+        lost_of_tree(crash)
+    )?;
+    let systems = |shows: bool| {
+        let of = crash.shows_on.iter().filter(move |it| it.shows == shows);
+        let names: Vec<&str> = of.map(|it| it.file_system.as_str()).collect();
+        names.join(", ")
+    };
+    match (systems(true), systems(false)) {
+        (yes, _) if yes.is_empty() => Ok(()),
+        (yes, no) if no.is_empty() => writeln!(out, "   This can happen on {yes}."),
+        (yes, no) => writeln!(out, "   This can happen on {yes}, and not on {no}."),
+    }
 }
 
 fn expected(finding: &Finding) -> &'static str {

@@ -1,12 +1,14 @@
 //! A report as one HTML page: findings with pictures of the moment of failure, the whole trace, what was tried.
 //!
 //! The page needs nothing but itself: no network, no other file. Here the data is collected: `moment.rs` has the
-//! pictures, `timeline.rs` the trace as a whole, `model.rs` what the script of the page is given. The script
-//! (`templates/page.js`) draws it, each part when it is looked at.
+//! pictures of pools, `tree_moment.rs` those of files, `timeline.rs` the trace as a whole, `model.rs` what the script of the
+//! page is given. The script (`templates/page.js`) draws it, each part when it is looked at.
 
 mod model;
 mod moment;
 mod timeline;
+mod tree_moment;
+mod tree_rows;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,11 +16,14 @@ use std::io::{self, Write};
 use askama::Template;
 use powerfail_finding::{Coverage, Finding, KeptSources, Report, Severity};
 use powerfail_model::Rules;
+use powerfail_model::files::FileSystem;
 use powerfail_trace::{Trace, TraceError};
 
+use crate::files;
 use crate::findings::{coverage, label, not_checked_sentence, outcome_sentence};
 use crate::text::plural;
 use model::{PageData, PageFinding, PagePlace, PageSource, PageTrace};
+use timeline::FileEvents;
 
 /// What the page is made of.
 pub struct PageInput<'a> {
@@ -88,9 +93,10 @@ fn data<'a>(input: &'a PageInput<'a>) -> Result<PageData<'a>, PageError> {
         traces.entry(trace_of(finding)).or_default().push(number);
     }
     let mut whole: Option<PageTrace> = None;
+    let files_of = |trace: &Trace| files::file_system_of(report, input.rules, trace);
     if let Some(trace) = input.trace {
         traces.entry(None).or_default();
-        whole = Some(timeline::header(trace, input.rules));
+        whole = Some(timeline::header(trace, input.rules, files_of(trace)));
     }
     for (name, numbers) in traces {
         let trace = match name {
@@ -98,17 +104,45 @@ fn data<'a>(input: &'a PageInput<'a>) -> Result<PageData<'a>, PageError> {
             Some(name) => input.others.get(name),
         };
         let Some(trace) = trace else { continue };
-        let subjects: Vec<&Finding> = numbers.iter().map(|it| &report.findings[*it]).collect();
-        let mut moments = moment::Moments::new(trace, input.rules, &subjects)?;
-        let mut events = name.is_none().then(|| timeline::Events::new(trace));
-        if events.is_some() || !subjects.is_empty() {
+        let (mut of_files, mut of_pools) = (Vec::new(), Vec::new());
+        for number in numbers {
+            let is_file = tree_moment::is_about_files(trace, &report.findings[number])?;
+            if is_file {
+                &mut of_files
+            } else {
+                &mut of_pools
+            }
+            .push(number);
+        }
+        let subjects = |numbers: &[usize]| -> Vec<&Finding> {
+            numbers.iter().map(|it| &report.findings[*it]).collect()
+        };
+        let files = files_of(trace);
+        let is_whole = name.is_none();
+        let mut file_events = (is_whole && files.is_some()).then(|| FileEvents::new(trace));
+        if file_events.is_some() || !of_files.is_empty() {
+            let rules = files.unwrap_or(FileSystem::Linux);
+            let subjects = subjects(&of_files);
+            let pictures = tree_moment::pictures(trace, rules, &subjects, file_events.as_mut())?;
+            for (number, moment) in of_files.into_iter().zip(pictures) {
+                findings[number].moment = moment;
+            }
+        }
+        let mut events = (is_whole && files.is_none()).then(|| timeline::Events::new(trace));
+        if events.is_some() || !of_pools.is_empty() {
+            let mut moments = moment::Moments::new(trace, input.rules, &subjects(&of_pools))?;
             moment::pass(trace, input.rules, &mut moments, events.as_mut())?;
+            for (number, moment) in of_pools.into_iter().zip(moments.finish(trace)) {
+                findings[number].moment = moment;
+            }
         }
-        for (number, moment) in numbers.into_iter().zip(moments.finish(trace)) {
-            findings[number].moment = moment;
-        }
-        if let (Some(events), Some(whole)) = (events, &mut whole) {
-            events.finish_into(whole);
+        if let Some(whole) = whole.as_mut().filter(|_| is_whole) {
+            if let Some(events) = events {
+                events.finish_into(whole);
+            }
+            if let Some(events) = file_events {
+                events.finish_into(whole);
+            }
         }
     }
     let totals = &report.totals;

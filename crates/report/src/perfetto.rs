@@ -2,7 +2,8 @@
 //!
 //! The number of an event is its time, in microseconds: a trace has an order and no clock. Each thread has its
 //! events. Each line is a slice from the store that opens it to the event that makes it durable. Two counters show the
-//! open lines and the decimal logarithm of the number of crash states.
+//! open lines and the decimal logarithm of the number of crash states. Operations on files have their names and bytes; what of
+//! them is durable is not shown.
 
 use std::io::{self, Write};
 
@@ -11,6 +12,7 @@ use powerfail_trace::{Body, MarkKind, Record, RecordKind, Trace, TraceError};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
+use crate::files::{self, FirstNames};
 use crate::trace::Places;
 
 /// Why a trace could not be written.
@@ -55,13 +57,14 @@ pub fn perfetto(
             "args": {"name": name.trim_end()},
         }))?;
     }
+    let names = FirstNames::of(trace);
     let mut open: FxHashSet<LineId> = FxHashSet::default();
     let mut risen = Vec::new();
     let mut counted = (usize::MAX, f64::NAN);
     let mut records = trace.records_from(EventIndex(0));
     while let Some(record) = records.next_record()? {
         let time = record.index.0;
-        let (name, arguments) = described(&record, places);
+        let (name, arguments) = described(&record, places, &names);
         list.push(&json!({
             "name": name, "ph": "X", "dur": 1, "ts": time, "pid": PROGRAM, "tid": record.thread.0,
             "args": arguments,
@@ -105,7 +108,7 @@ pub fn perfetto(
 }
 
 /// The name of a record, and what is known of it.
-fn described(record: &Record<'_>, places: &mut Places<'_>) -> (String, Value) {
+fn described(record: &Record<'_>, places: &mut Places<'_>, names: &FirstNames) -> (String, Value) {
     let mut arguments = json!({"event": record.index.0});
     if let Some(place) = places.innermost(record) {
         arguments["place"] = place.into();
@@ -119,6 +122,9 @@ fn described(record: &Record<'_>, places: &mut Places<'_>) -> (String, Value) {
         }
         _ => RecordKind::of(&record.body).name().to_owned(),
     };
+    if let Body::File(operation) = &record.body {
+        arguments["files"] = files::text(operation, names).into();
+    }
     if let Body::Pm(Event::Store { at, .. } | Event::Flush { at, .. }) = record.body {
         arguments["pool"] = at.pool.0.into();
         arguments["offset"] = format!("{:#x}", at.offset.0).into();

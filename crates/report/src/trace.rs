@@ -240,9 +240,9 @@ impl<'t> Places<'t> {
         resolved.innermost().map(|_| resolved.to_string())
     }
 
-    /// What a record says.
-    pub(crate) fn body_text(&self, body: &Body<'_>) -> String {
-        body_text(body, &self.files)
+    /// A record for people, in a narrow column: files are named without the path of their tree.
+    pub(crate) fn short_text(&self, body: &Body<'_>) -> String {
+        self.files.without_tree(&body_text(body, &self.files))
     }
 
     /// The innermost frame of a record for people; nothing if it has no call stack.

@@ -4,6 +4,7 @@
 //! trace: the state of the model at any event, from checkpoints, so that moving back costs no pass over the whole trace.
 
 mod events;
+mod file_state;
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
+use crate::files::file_system_of;
 use crate::findings::{TextOptions, finding, outcome_sentence};
 use crate::text::{big_count, count, plural, printable};
 use events::Events;
@@ -95,7 +97,7 @@ impl<'a> Browser<'a> {
             },
             selected: 0,
             scroll: 0,
-            events: Events::new(trace, rules),
+            events: Events::new(trace, rules, file_system_of(report, rules, trace)),
             message: String::new(),
         }
     }
@@ -355,11 +357,17 @@ impl<'a> Browser<'a> {
         frame.render_widget(Paragraph::new(rows), list);
         let mut right: Vec<Line<'_>> = vec![
             Line::from(format!("before event {cursor}")),
-            Line::from(format!(
-                "{}, {} crash states",
-                plural(window.open_count as u64, "open line"),
-                big_count(&window.states)
-            )),
+            Line::from(match &window.states {
+                Some(states) => format!(
+                    "{}, {} crash states",
+                    plural(window.open_count as u64, "open line"),
+                    big_count(states)
+                ),
+                None => format!(
+                    "{} not surely durable",
+                    plural(window.open_count as u64, "operation")
+                ),
+            }),
         ];
         for (_, finding) in failures.iter().filter(|(event, _)| *event == cursor) {
             let outcome = finding.evidence.as_ref().map(outcome_sentence);
@@ -377,12 +385,15 @@ impl<'a> Browser<'a> {
                 events::Change::None => Style::new(),
             };
             right.push(Line::styled(
-                format!(
-                    "{:<14} {} open{}",
-                    line.name,
-                    plural(line.stores as u64, "store"),
-                    line.change.words()
-                ),
+                match line.stores {
+                    Some(stores) => format!(
+                        "{:<14} {} open{}",
+                        line.name,
+                        plural(stores as u64, "store"),
+                        line.change.words()
+                    ),
+                    None => format!("{}{}", line.name, line.change.words()),
+                },
                 style,
             ));
         }

@@ -20,6 +20,7 @@ const put = (node, ...children) => fill(node, null, children);
 const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 const anchor = finding => finding.code + "-" + finding.id;
+const files = !!D.trace && D.trace.of === "files";
 const short = path => path.split("/").pop();
 const where = place => place && place.file ? short(place.file) + (place.line ? ":" + place.line : "") : place && place.module ? short(place.module) : "";
 
@@ -52,8 +53,8 @@ function summary() {
   if (T.failure_points) facts.push(["failure points", count(T.failure_points)], ["distinct call stacks", count(T.failure_point_stacks)]);
   if (T.recovery_runs) facts.push(["runs of recovery", count(T.recovery_runs)]);
   if (T.exploration) facts.push(["crash states of these runs", big(T.exploration.states)]);
-  if (T.tree) facts.push(["file system", T.tree.file_system], ["operations on files", count(T.tree.operations)]);
-  else if (D.trace) facts.push(["persistence domain", D.trace.domain]);
+  if (T.tree) facts.push(["operations on files", count(T.tree.operations)]);
+  if (D.trace) facts.push([files ? "file system" : "persistence domain", D.trace.rules]);
   if (T.suppressed) facts.push(["suppressed", count(T.suppressed)]);
   if (T.in_baseline) facts.push(["in the baseline", count(T.in_baseline)]);
   if (T.fixed) facts.push(["fixed since the baseline", count(T.fixed)]);
@@ -118,7 +119,7 @@ function body(finding, index) {
   if (evidence && evidence.failure.again) node.append(h("p", {class: "muted small"}, "The power fails again while recovery runs, after " + plural(evidence.failure.again.events, "event") + " of it."));
   if (finding.suggestion) node.append(h("p", {class: "help"}, "Help: " + finding.suggestion + "."));
   if (finding.explanation) node.append(h("p", {class: "note"}, capital(finding.explanation) + "."));
-  if (more.moment) put(node, h("h3", {}, more.moment.failure === null ? "What happens to these lines" : "The moment of failure"), picture(more.moment));
+  if (more.moment) put(node, h("h3", {}, more.moment.failure === null ? more.moment.of === "files" ? "What happens to these files" : "What happens to these lines" : "The moment of failure"), picture(more.moment));
   const code = snippets(finding, more);
   if (code.length) put(node, h("h3", {}, "Source"), code);
   const calls = stacks(finding, more);
@@ -210,7 +211,7 @@ function stacks(finding, more) {
 
 // ---- the moment of failure: rows over events
 function picture(moment) {
-  const ROW = 34, TOP = 34, LEFT = 14, rows = moment.rows, marks = moment.marks;
+  const ROW = 34, TOP = 34, LEFT = 14, rows = moment.rows, marks = moment.marks, ofFiles = moment.of === "files";
   const labelWidth = 24 + 6.7 * Math.max(...rows.map(it => it.label.length), rows.some(it => it.outcome === "survives") ? 14 : 9);
   const room = Math.min(main.clientWidth, 1180) - labelWidth - 130;
   const STEP = Math.max(28, Math.min(60, room / (marks.length + 2)));
@@ -220,13 +221,13 @@ function picture(moment) {
   const failX = LEFT + (cut + .5) * STEP, y = row => TOP + (row + .5) * ROW;
   const endX = x(marks.length - 1) + STEP / 2 + (moment.failure !== null && cut === marks.length ? STEP : 0);
   const readX = endX + 26, readWidth = moment.reads.length ? 40 : 0;
-  const width = Math.max(endX + (readWidth ? readWidth + 14 : 6), 120), height = TOP + rows.length * ROW + 30;
+  const width = Math.max(endX + (readWidth ? readWidth + 14 : 6), 120, moment.failure !== null && failX <= 150 ? failX + 150 : 0), height = TOP + rows.length * ROW + 30;
   const bottom = TOP + rows.length * ROW;
   const states = {durable: "durable", survives: moment.failure === null ? "" : "open, survives", lost: "lost"};
-  const labels = s("svg", {class: "labels", width: labelWidth, height: height}, s("text", {x: 10, y: 20}, "line"),
+  const labels = s("svg", {class: "labels", width: labelWidth, height: height}, s("text", {x: 10, y: 20}, ofFiles ? "name or block" : "line"),
     rows.map((row, i) => [s("text", {class: "strong", x: 10, y: y(i) + (moment.failure === null ? 4 : -1)}, row.label),
       moment.failure === null ? null : s("text", {x: 10, y: y(i) + 12, class: row.outcome === "lost" ? "bad" : null}, states[row.outcome])]));
-  const plot = s("svg", {width: width, height: height, role: "img", "aria-label": "Events on the lines of this finding before and after the failure"});
+  const plot = s("svg", {width: width, height: height, role: "img", "aria-label": (ofFiles ? "Operations on the files" : "Events on the lines") + " of this finding before and after the failure"});
   if (moment.failure !== null) plot.append(s("rect", {class: "zone", x: failX, y: TOP - 8, width: width - failX, height: bottom - TOP + 16}));
   rows.forEach((row, i) => {
     plot.append(s("line", {class: "row", x1: 0, x2: width, y1: y(i), y2: y(i)}));
@@ -235,7 +236,7 @@ function picture(moment) {
     const pieces = [];
     for (const [n, mark] of own) {
       const now = mark.rows.find(it => it[0] === i)[1];
-      const was = open === null ? (isStore(mark) ? Math.max(0, now - 1) : now) : open;
+      const was = open === null ? (isChange(mark) ? Math.max(0, now - 1) : now) : open;
       pieces.push([at, x(n), was, n]);
       at = x(n); open = now;
     }
@@ -255,7 +256,7 @@ function picture(moment) {
   const position = new Map();
   marks.forEach((mark, n) => {
     const later = moment.failure !== null && n >= cut, group = s("g", {class: later ? "later" : null});
-    const own = mark.rows.map(it => it[0]), shape = shapeOf(mark);
+    const own = mark.rows.map(it => it[0]), shape = mark.shape;
     position.set(mark.event, n);
     if (shape === "fence") {
       const top = y(Math.min(...own)) - 13, end = y(Math.max(...own)) + 13;
@@ -284,21 +285,20 @@ function picture(moment) {
   if (moment.reads.length) plot.append(s("text", {x: readX, y: bottom + 18, "text-anchor": "middle"}, "reads"));
   const key = (shape, label) => h("span", {}, s("svg", {width: 16, height: 14}, shape), label);
   const line = name => s("line", {class: name, x1: 0, x2: 16, y1: 7, y2: 7});
-  const legend = h("div", {class: "legend"}, key(glyph("store", 8, 7), "store"), key(glyph("flush", 8, 7), "flush"),
-    key([s("line", {class: "fence", x1: 8, x2: 8, y1: 1, y2: 13}), s("rect", {class: "fencehead", x: 4, y: 0, width: 8, height: 5})], "fence or sync that makes stores durable"),
+  const legend = h("div", {class: "legend"}, ofFiles ? [key(glyph("store", 8, 7), "change of data"), key(glyph("name", 8, 7), "change of a name")] : [key(glyph("store", 8, 7), "store"), key(glyph("flush", 8, 7), "flush")],
+    key([s("line", {class: "fence", x1: 8, x2: 8, y1: 1, y2: 13}), s("rect", {class: "fencehead", x: 4, y: 0, width: 8, height: 5})], ofFiles ? "fsync, fdatasync, msync or sync" : "fence or sync that makes stores durable"),
     key(line("durable"), "durable"), key(line("openband"), "open"), rows.some(it => it.outcome === "lost") ? key(line("lostband"), "lost") : null,
     moment.reads.length ? key(s("rect", {class: "load", x: 3, y: 2, width: 10, height: 10}), "read of recovery, joined to the store that it sees") : null);
   const scroll = h("div", {class: "scroll"}, h("div", {class: "picture"}, labels, plot));
   requestAnimationFrame(() => { if (moment.failure !== null) scroll.scrollLeft = Math.max(0, labelWidth + failX - scroll.clientWidth * .7); });
   const left = [];
-  if (moment.marks_left_out) left.push(plural(moment.marks_left_out, "event") + " on these lines between the first and the last ones are not shown");
-  if (moment.rows_left_out) left.push(plural(moment.rows_left_out, "more line") + " not shown");
+  if (moment.marks_left_out) left.push(plural(moment.marks_left_out, ofFiles ? "operation" : "event") + " on these " + (ofFiles ? "files" : "lines") + " between the first and the last ones are not shown");
+  if (moment.rows_left_out) left.push(ofFiles ? count(moment.rows_left_out) + " more names and blocks not shown" : plural(moment.rows_left_out, "more line") + " not shown");
   return [scroll, legend, detail, left.length ? h("p", {class: "muted small"}, capital(left.join("; ")) + ".") : null];
 }
-const isStore = mark => /store|write/.test(mark.kind);
-const shapeOf = mark => isStore(mark) ? "store" : /^cl/.test(mark.kind) ? "flush" : "fence";
+const isChange = mark => mark.shape === "store" || mark.shape === "name";
 function glyph(shape, x, y) {
-  return shape === "store" ? s("circle", {class: "store", cx: x, cy: y, r: 4.5}) : s("path", {class: "flush", d: `M${x - 5.5} ${y - 4.5}h11l-5.5 9.5z`});
+  return shape === "store" ? s("circle", {class: "store", cx: x, cy: y, r: 4.5}) : shape === "name" ? s("path", {class: "store", d: `M${x} ${y - 6}l6 6l-6 6l-6 -6z`}) : s("path", {class: "flush", d: `M${x - 5.5} ${y - 4.5}h11l-5.5 9.5z`});
 }
 
 // ---- the whole trace
@@ -309,9 +309,10 @@ function numbers(text, Type) {
 }
 function trace() {
   const t = D.trace;
-  if (!t || !t.buckets || T.tree) return;
+  if (!t || !t.buckets) return;
   const part = section("trace", "Trace", undefined);
-  part.append(h("p", {class: "muted"}, plural(t.total_stores, "store") + ", " + plural(t.total_flushes, "flush").replace("flushs", "flushes") + ", " + plural(t.total_fences, "fence") + " of " + plural(t.threads, "thread") + " in " + plural(t.pools.length, "pool") + ". " + (t.is_whole ? "" : "The trace ends early. ") + "Red ticks are findings. Drag to zoom."));
+  if (files) part.append(h("p", {class: "muted"}, plural(t.total_stores, "change") + " of data, " + plural(t.total_flushes, "change") + " of names, " + plural(t.total_fences, "sync") + " of " + plural(t.threads, "thread") + " below " + t.trees.join(", ") + ". " + (t.is_whole ? "" : "The trace ends early. ") + "Red ticks are findings. Drag to zoom."));
+  else part.append(h("p", {class: "muted"}, plural(t.total_stores, "store") + ", " + plural(t.total_flushes, "flush").replace("flushs", "flushes") + ", " + plural(t.total_fences, "fence") + " of " + plural(t.threads, "thread") + " in " + plural(t.pools.length, "pool") + ". " + (t.is_whole ? "" : "The trace ends early. ") + "Red ticks are findings. Drag to zoom."));
   const panel = h("div", {class: "panel"});
   part.append(panel);
   whenSeen(panel, () => timeline(panel, t));
@@ -321,7 +322,8 @@ function timeline(panel, t) {
   const kinds = [numbers(t.stores, Uint32Array), numbers(t.flushes, Uint32Array), numbers(t.fences, Uint32Array)];
   const fails = R.findings.map((finding, index) => ({finding, event: D.findings[index].moment && D.findings[index].moment.failure !== null ? D.findings[index].moment.failure : (finding.places.find(it => it.event !== undefined) || {}).event})).filter(it => it.event !== undefined && !((it.finding.evidence || {}).trace));
   let from = 0, to = t.buckets;
-  const canvas = h("canvas", {height: 250, role: "img", "aria-label": "Open lines and crash states over the events of the run"}), range = h("span", {class: "range muted small", id: "range"}), at = h("p", {class: "chosen-mark muted", id: "trace-at"}, "");
+  const HEIGHT = files ? 170 : 250, KINDS = HEIGHT - 10;
+  const canvas = h("canvas", {height: HEIGHT, role: "img", "aria-label": files ? "Operations that are not surely durable, over the run" : "Open lines and crash states over the events of the run"}), range = h("span", {class: "range muted small", id: "range"}), at = h("p", {class: "chosen-mark muted", id: "trace-at"}, "");
   const zoom = (center, factor) => { const half = (to - from) * factor / 2; set(center - half, center + half); };
   const set = (a, b) => {
     const least = Math.min(16, t.buckets);
@@ -333,19 +335,20 @@ function timeline(panel, t) {
   panel.append(h("div", {class: "tools"}, button("zoom-in", "+", "Zoom in", () => zoom((from + to) / 2, .5)), button("zoom-out", "−", "Zoom out", () => zoom((from + to) / 2, 2)),
     button("left", "←", "Earlier", () => { const by = (to - from) / 2; set(from - by, to - by); }), button("right", "→", "Later", () => { const by = (to - from) / 2; set(from + by, to + by); }),
     button("zoom-reset", "whole run", "Show the whole run", () => set(0, t.buckets)), range), canvas, at,
-    h("div", {class: "legend"}, h("span", {}, swatch("--open"), "open lines"), h("span", {}, swatch("--accent"), "crash states, as a power of ten"), h("span", {}, swatch("--text"), "stores"), h("span", {}, swatch("--flush"), "flushes"), h("span", {}, swatch("--muted"), "fences")));
+    h("div", {class: "legend"}, (files ? [["--open", "operations that are not surely durable"], ["--text", "changes of data"], ["--flush", "changes of names"], ["--muted", "syncs"]] :
+      [["--open", "open lines"], ["--accent", "crash states, as a power of ten"], ["--text", "stores"], ["--flush", "flushes"], ["--muted", "fences"]]).map(([tint, label]) => h("span", {}, swatch(tint), label))));
   let drag = null;
   const bucketAt = event => { const box = canvas.getBoundingClientRect(); return from + (event.clientX - box.left - 46) / (box.width - 52) * (to - from); };
   canvas.addEventListener("pointerdown", event => { drag = bucketAt(event); });
   canvas.addEventListener("pointermove", event => {
     const b = Math.floor(bucketAt(event));
-    if (b >= 0 && b < t.buckets) { const first = b * t.bucket_events; at.textContent = (t.bucket_events === 1 ? "event " + count(first) : "events " + count(first) + " to " + count(first + t.bucket_events - 1)) + " · " + plural(open[b], "open line") + " · " + power(states[b]) + " crash states"; }
+    if (b >= 0 && b < t.buckets) { const first = b * t.bucket_events; at.textContent = (t.bucket_events === 1 ? "event " + count(first) : "events " + count(first) + " to " + count(first + t.bucket_events - 1)) + " · " + (files ? plural(open[b], "operation") + " not surely durable" : plural(open[b], "open line") + " · " + power(states[b]) + " crash states"); }
     if (drag !== null) draw(drag, bucketAt(event));
   });
   addEventListener("pointerup", event => { if (drag === null) return; const end = bucketAt(event), start = drag; drag = null; if (Math.abs(end - start) > (to - from) / 100) set(Math.min(start, end), Math.max(start, end)); else draw(); });
   canvas.addEventListener("dblclick", () => set(0, t.buckets));
   function draw(selectA, selectB) {
-    const scale = devicePixelRatio || 1, width = canvas.clientWidth, height = 250;
+    const scale = devicePixelRatio || 1, width = canvas.clientWidth, height = HEIGHT;
     if (!width) return;
     canvas.width = width * scale; canvas.height = height * scale;
     const c = canvas.getContext("2d");
@@ -366,15 +369,17 @@ function timeline(panel, t) {
     for (let i = 0; i < columns; i++) { const hh = mostOpen[i] / topOpen * 86; c.fillRect(x0 + i * w / columns, 104 - hh, w / columns + .5, hh); }
     c.globalAlpha = 1;
     axis(18, 86, topOpen, v => compact(v));
-    c.strokeStyle = color("--accent"); c.lineWidth = 1.4; c.beginPath();
-    mostStates.forEach((v, i) => { const y = 194 - v / topStates * 76; i ? c.lineTo(x0 + (i + .5) * w / columns, y) : c.moveTo(x0, y); });
-    c.stroke(); c.lineWidth = 1;
-    axis(118, 76, topStates, v => "10^" + (v < 10 ? v.toFixed(1) : Math.round(v)));
+    if (!files) {
+      c.strokeStyle = color("--accent"); c.lineWidth = 1.4; c.beginPath();
+      mostStates.forEach((v, i) => { const y = 194 - v / topStates * 76; i ? c.lineTo(x0 + (i + .5) * w / columns, y) : c.moveTo(x0, y); });
+      c.stroke(); c.lineWidth = 1;
+      axis(118, 76, topStates, v => "10^" + (v < 10 ? v.toFixed(1) : Math.round(v)));
+    }
     const tints = ["--text", "--flush", "--muted"];
-    for (let i = 0; i < columns; i++) { let y = 240; for (let j = 0; j < 3; j++) { const hh = sums[j][i] / topKind * 32; c.fillStyle = color2(tints[j]); c.globalAlpha = .75; c.fillRect(x0 + i * w / columns, y - hh, w / columns + .5, hh); y -= hh; } }
+    for (let i = 0; i < columns; i++) { let y = KINDS; for (let j = 0; j < 3; j++) { const hh = sums[j][i] / topKind * 32; c.fillStyle = color2(tints[j]); c.globalAlpha = .75; c.fillRect(x0 + i * w / columns, y - hh, w / columns + .5, hh); y -= hh; } }
     c.globalAlpha = 1; c.fillStyle = color("--error");
     for (const fail of fails) { const b = fail.event / t.bucket_events; if (b >= from && b <= to) c.fillRect(x0 + (b - from) / (to - from) * w - .75, 2, 1.5, 12); }
-    if (selectA !== undefined) { c.fillStyle = color("--accent"); c.globalAlpha = .18; const a = x0 + (selectA - from) / (to - from) * w, b = x0 + (selectB - from) / (to - from) * w; c.fillRect(Math.min(a, b), 14, Math.abs(b - a), 226); c.globalAlpha = 1; }
+    if (selectA !== undefined) { c.fillStyle = color("--accent"); c.globalAlpha = .18; const a = x0 + (selectA - from) / (to - from) * w, b = x0 + (selectB - from) / (to - from) * w; c.fillRect(Math.min(a, b), 14, Math.abs(b - a), KINDS - 14); c.globalAlpha = 1; }
     range.textContent = "events " + count(from * t.bucket_events) + " to " + count(Math.min(t.events, to * t.bucket_events) - 1) + (t.bucket_events > 1 ? ", " + plural(t.bucket_events, "event") + " at a time" : "");
     range.dataset.from = from * t.bucket_events; range.dataset.to = to * t.bucket_events;
   }

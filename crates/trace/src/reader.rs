@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use powerfail_model::files::NodeId;
+use powerfail_model::files::{InitialTree, NodeId};
 use powerfail_model::{EventIndex, PoolIndex};
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::Xxh3;
@@ -279,6 +279,18 @@ impl Trace {
     /// The names that the trees had before the first operation.
     pub fn initial_entries(&self) -> &[InitialEntry] {
         &self.definitions.entries
+    }
+
+    /// The trees before the first operation, as the model has them.
+    pub fn initial_tree(&self) -> InitialTree {
+        let mut tree = InitialTree::default();
+        for initial in self.initial_nodes() {
+            tree.add(initial.node, initial.kind.clone(), initial.len_bytes, None);
+        }
+        let entries = self.initial_entries().iter();
+        tree.entries
+            .extend(entries.map(|it| (it.entry.clone(), it.node)));
+        tree
     }
 
     /// The content that a file had before the first operation, in pieces. What no piece covers was zero; where pieces

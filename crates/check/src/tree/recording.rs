@@ -89,7 +89,7 @@ impl TreeRecording {
         let interval = operations.len().div_ceil(SNAPSHOTS).max(INTERVAL_MIN);
         let mut recording = Self {
             roots: trace.trees().iter().map(|tree| tree.path.clone()).collect(),
-            initial: initial_tree(trace),
+            initial: trace.initial_tree(),
             operations,
             snapshots: Vec::new(),
             interval,
@@ -302,17 +302,6 @@ const fn is_change(operation: &Operation) -> bool {
 
 fn apply(nodes: &mut TreeNodes, operation: &TracedOperation) {
     nodes.apply(&operation.operation, operation.mode, &operation.bytes);
-}
-
-fn initial_tree(trace: &Trace) -> InitialTree {
-    let mut tree = InitialTree::default();
-    for initial in trace.initial_nodes() {
-        tree.add(initial.node, initial.kind.clone(), initial.len_bytes, None);
-    }
-    let entries = trace.initial_entries().iter();
-    tree.entries
-        .extend(entries.map(|it| (it.entry.clone(), it.node)));
-    tree
 }
 
 fn initial_nodes(trace: &Trace) -> Result<TreeNodes, CheckError> {

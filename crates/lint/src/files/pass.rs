@@ -29,14 +29,7 @@ pub fn lint_trace(trace: &Trace, options: FileLintOptions) -> Result<Vec<FileHit
     if trace.trees().is_empty() {
         return Ok(Vec::new());
     }
-    let mut tree = InitialTree::default();
-    for initial in trace.initial_nodes() {
-        tree.add(initial.node, initial.kind.clone(), initial.len_bytes, None);
-    }
-    let entries = trace.initial_entries().iter();
-    tree.entries
-        .extend(entries.map(|it| (it.entry.clone(), it.node)));
-    let mut pass = Pass::new(&tree, options);
+    let mut pass = Pass::new(&trace.initial_tree(), options);
     let mut operations = FileOperations::default();
     let mut block = EventBlock::default();
     for number in 0..trace.event_blocks().len() {

@@ -50,7 +50,7 @@ fn failure(evidence: &Evidence, crash: &TreeCrash, places: &[SourcePlace]) -> St
 }
 
 /// What is lost, in numbers: the places name what matters.
-fn lost(crash: &TreeCrash) -> String {
+pub(crate) fn lost(crash: &TreeCrash) -> String {
     let mut parts = Vec::new();
     if !crash.lost.is_empty() {
         let operations = plural(crash.lost.len() as u64, "operation");

@@ -1,6 +1,6 @@
 //! What the script of the page is given. It is internal: page and data are always of the same version.
 //!
-//! A picture has rows, and events that change them. A row is a line of a pool, and can as well be a block or a name of a
+//! A picture has rows, and events that change them. A row is a line of a pool, or a name, a block or a length of a
 //! file: the script knows only labels and states.
 
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ pub(super) struct PageSource<'a> {
 /// A picture of the moment of failure.
 #[derive(Serialize)]
 pub(super) struct Moment<'a> {
+    /// What the rows are: `lines` of pools, or `files`: names, blocks and lengths.
+    pub(super) of: &'static str,
     pub(super) rows: Vec<Row>,
     /// Rows for which there is no room.
     pub(super) rows_left_out: usize,
@@ -65,7 +67,7 @@ pub(super) struct Moment<'a> {
 pub(super) struct Row {
     pub(super) label: String,
     pub(super) outcome: Outcome,
-    /// How many stores had not surely reached it when the power failed, and how many of them survive.
+    /// How many changes of it were not surely durable when the power failed, and how many of them survive.
     pub(super) open: usize,
     pub(super) kept: usize,
 }
@@ -87,8 +89,10 @@ pub(super) enum Outcome {
 pub(super) struct MarkOnRows {
     pub(super) event: u64,
     pub(super) kind: &'static str,
+    /// How it is drawn: `store`, `flush`, `fence` (also a sync), `name` (a change of names).
+    pub(super) shape: &'static str,
     pub(super) thread: u32,
-    /// For each row: its number, and how many of its stores are not surely durable after the event.
+    /// For each row: its number, and how many changes of it are not surely durable after the event.
     pub(super) rows: Vec<(usize, usize)>,
     /// Where it is in the sources.
     pub(super) place: String,
@@ -115,14 +119,20 @@ pub(super) struct ReadOfRow<'a> {
 #[derive(Serialize)]
 pub(super) struct PageTrace {
     pub(super) events: u64,
-    pub(super) domain: &'static str,
+    /// What crashes: `lines` of pools, or `files`.
+    pub(super) of: &'static str,
+    /// The persistence domain, or the file system whose rules decide what survives.
+    pub(super) rules: &'static str,
+    /// The directories whose files are crashed.
+    pub(super) trees: Vec<String>,
     pub(super) pools: Vec<PagePool>,
     pub(super) threads: usize,
     /// How many events a bucket has.
     pub(super) bucket_events: u64,
     pub(super) buckets: usize,
     /// For each bucket, base64 of little-endian numbers: the most open lines (u32), the decimal logarithm of the most
-    /// crash states (f32), the number of stores, flushes and fences (u32 each).
+    /// crash states (f32), the number of stores, flushes and fences (u32 each). Of files: the most operations that are not
+    /// surely durable, nothing, and the number of changes of data, changes of names, and syncs.
     pub(super) open: String,
     pub(super) states: String,
     pub(super) stores: String,

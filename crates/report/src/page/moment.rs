@@ -18,10 +18,10 @@ use super::timeline::Events;
 use crate::text::plural;
 
 /// Rows of one picture.
-const ROWS_MAX: usize = 16;
+pub(super) const ROWS_MAX: usize = 16;
 /// Events that are kept of the beginning of a picture, and of its end.
-const FIRST_MARKS: usize = 24;
-const LAST_MARKS: usize = 56;
+pub(super) const FIRST_MARKS: usize = 24;
+pub(super) const LAST_MARKS: usize = 56;
 /// How far a picture goes beyond what the finding names.
 const EVENTS_BEFORE: u64 = 48;
 const EVENTS_AFTER: u64 = 24;
@@ -141,6 +141,7 @@ impl<'f> Moments<'f> {
             let mark = MarkOnRows {
                 event,
                 kind: kind_of(&step.event),
+                shape: shape_of(&step.event),
                 thread: step.thread.0,
                 rows,
                 place: String::new(),
@@ -183,6 +184,7 @@ impl<'f> Moments<'f> {
                 marks.sort_by_key(|mark| mark.event);
                 marks.dedup_by_key(|mark| mark.event);
                 Some(Moment {
+                    of: "lines",
                     rows,
                     rows_left_out,
                     marks,
@@ -278,6 +280,14 @@ const fn kind_of(event: &Event<'_>) -> &'static str {
     }
 }
 
+const fn shape_of(event: &Event<'_>) -> &'static str {
+    match event {
+        Event::Store { .. } => "store",
+        Event::Flush { .. } => "flush",
+        Event::Fence(_) | Event::Sync { .. } | Event::Resize { .. } => "fence",
+    }
+}
+
 fn text_of(event: &Event<'_>) -> String {
     match *event {
         Event::Store { at, bytes, .. } => {
@@ -292,7 +302,7 @@ fn text_of(event: &Event<'_>) -> String {
 }
 
 /// Where an event is in the sources: the innermost frame with a line, and outside of the system's headers if there is one.
-fn place_of(trace: &Trace, symbolizer: &mut Symbolizer, stack: StackId) -> String {
+pub(super) fn place_of(trace: &Trace, symbolizer: &mut Symbolizer, stack: StackId) -> String {
     let kinds = std::iter::once(AddressKind::Instruction);
     let kinds = kinds.chain(std::iter::repeat(AddressKind::Return));
     let mut fallback = None;

@@ -1,14 +1,17 @@
 //! The trace as a whole: open lines and crash states over time, in a fixed number of buckets.
 //!
 //! The page stays small however long the trace is: a bucket keeps the largest values of its events, so that no peak is
-//! lost. A trace with no more events than buckets is shown event by event.
+//! lost. A trace with no more events than buckets is shown event by event. [`Events`] is that of pools, [`FileEvents`] that
+//! of files.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use powerfail_model::files::{self, FileSystem, Operation, OperationIndex};
 use powerfail_model::{Event, FailurePoints, Frontier, Image, Rules, Step, StoreKind};
-use powerfail_trace::{Completeness, Trace};
+use powerfail_trace::{Completeness, DIRECTORY_NOTE, POOL_NOTE, Trace};
 
 use super::model::{PagePool, PageTrace};
 
@@ -16,14 +19,17 @@ use super::model::{PagePool, PageTrace};
 const BUCKETS_MAX: u64 = 1 << 17;
 
 /// What is known of a trace before it is read.
-pub(super) fn header(trace: &Trace, rules: Rules) -> PageTrace {
+pub(super) fn header(trace: &Trace, rules: Rules, files: Option<FileSystem>) -> PageTrace {
+    let trees = trace.trees().iter();
     let pools = trace.pools().iter().map(|pool| PagePool {
         path: pool.path.display().to_string(),
         bytes: pool.len_bytes,
     });
     PageTrace {
         events: trace.event_count(),
-        domain: rules.domain.name(),
+        of: if files.is_some() { "files" } else { "lines" },
+        rules: files.map_or(rules.domain.name(), FileSystem::as_str),
+        trees: trees.map(|it| shown(trace, &it.path)).collect(),
         pools: pools.collect(),
         threads: trace.threads().len(),
         bucket_events: 1,
@@ -39,6 +45,21 @@ pub(super) fn header(trace: &Trace, rules: Rules) -> PageTrace {
         state_space: Vec::new(),
         largest: None,
         is_whole: trace.completeness() == Completeness::Complete,
+    }
+}
+
+/// The path of a tree. A fresh directory has a random name, and is shown as the user wrote it.
+fn shown(trace: &Trace, path: &Path) -> String {
+    let is = |note: &str, of: fn(&Path) -> Option<&Path>| {
+        let fresh = trace.meta().note(note).map(Path::new);
+        fresh.and_then(of) == Some(path)
+    };
+    if is(DIRECTORY_NOTE, |it| Some(it)) {
+        "{dir}".to_owned()
+    } else if is(POOL_NOTE, Path::parent) {
+        "{pool}/..".to_owned()
+    } else {
+        path.display().to_string()
     }
 }
 
@@ -142,5 +163,67 @@ impl Events {
         to.total_fences = sum(|it| it.fences);
         to.state_space = self.state_space.into_iter().collect();
         to.largest = self.largest;
+    }
+}
+
+/// So many open operations are looked at after each sync. With more, some syncs are left out, and the number can be too
+/// high for a while.
+const OPEN_MAX: usize = 512;
+
+/// The same for operations on files.
+pub(super) struct FileEvents {
+    events: Events,
+    open: Vec<(OperationIndex, Operation)>,
+    /// Syncs since the open operations were last looked at.
+    skipped: usize,
+}
+
+impl FileEvents {
+    pub(super) fn new(trace: &Trace) -> Self {
+        Self {
+            events: Events::new(trace),
+            open: Vec::new(),
+            skipped: 0,
+        }
+    }
+
+    /// After an operation was applied. `raises_floor`: it makes something durable.
+    pub(super) fn after(
+        &mut self,
+        frontier: &files::Frontier,
+        index: OperationIndex,
+        operation: &Operation,
+        raises_floor: bool,
+    ) {
+        let number = (index.0 / self.events.width) as usize;
+        let Some(bucket) = self.events.buckets.get_mut(number) else {
+            return;
+        };
+        if operation.is_namespace() {
+            bucket.flushes += 1;
+        } else if operation.file().is_some() {
+            bucket.stores += 1;
+        } else if operation.is_sync() {
+            bucket.fences += 1;
+        } else {
+            return;
+        }
+        if !operation.is_sync() && !frontier.is_sure(index, operation) {
+            self.open.push((index, operation.clone()));
+        }
+        if raises_floor {
+            self.skipped += 1;
+            if self.skipped * OPEN_MAX >= self.open.len() {
+                self.skipped = 0;
+                self.open
+                    .retain(|(index, operation)| !frontier.is_sure(*index, operation));
+            }
+        }
+        let open = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
+        bucket.open = bucket.open.max(open);
+    }
+
+    pub(super) fn finish_into(self, to: &mut PageTrace) {
+        self.events.finish_into(to);
     }
 }

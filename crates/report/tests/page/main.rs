@@ -33,6 +33,33 @@ fn a_page_with_one_finding_shows_the_moment_of_failure() {
     assert!(seen.text("unchecked").contains("One thing was not tried"));
 }
 
+/// `settings.new` is written, renamed over `settings`, and only then synced.
+#[test]
+fn a_page_about_files_shows_names_and_blocks() {
+    let sample = Sample::files();
+    let page = sample.page();
+    assert!(page.contains(r#""label":"name settings""#), "names");
+    assert!(page.contains(r#""label":"settings.new 0x0""#), "blocks");
+    assert!(!page.contains("\"adr\""), "no persistence domain");
+    let seen = look(&page, &sample.anchor(0), "settings", 1440);
+    assert_quiet(&seen);
+    assert_eq!(seen.number("rows"), 3, "{seen:?}");
+    // The creation, the write, the rename and the sync.
+    assert_eq!(seen.number("marks"), 4, "{seen:?}");
+    assert_eq!(seen.number("failures"), 1);
+    assert_eq!(
+        seen.number("lost"),
+        1,
+        "the block, from its write to the failure"
+    );
+    assert!(seen.text("chosen").contains("create"), "{seen:?}");
+    assert_eq!(seen.range("range"), (0, 4));
+    assert!(
+        seen.text("trace")
+            .contains("1 change of data, 2 changes of names, 1 sync")
+    );
+}
+
 #[test]
 fn findings_are_filtered_searched_and_linked() {
     let sample = Sample::new(500);

@@ -23,6 +23,7 @@ addEventListener("load", async () => {
     if (mark) { mark.dispatchEvent(new Event("click")); seen.chosen = finding.querySelector(".chosen-mark").textContent; }
     await visit("trace"); await settle();
     seen.range = range();
+    seen.trace = one("#trace") ? one("#trace").textContent : "";
     for (let i = 0; i < 3; i++) if (one("#zoom-in")) one("#zoom-in").click();
     seen.zoomed = range();
     if (one("#zoom-reset")) one("#zoom-reset").click();

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use powerfail_finding::{
     Choice, Code, Coverage, CoverageBuilder, Evidence, FailurePoint, Finding, KeptSources,
-    LostLine, RecoveryOutcome, Report, Role, Severity, Source, SourcePlace, StackFrame, Totals,
-    Tries,
+    LostFilePage, LostLine, RecoveryOutcome, Report, Role, Severity, Source, SourcePlace,
+    StackFrame, Totals, TreeCrash, Tries,
 };
+use powerfail_model::files::{NodeId, NodeKind};
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, Rules, StoreKind, ThreadIndex,
 };
 use powerfail_report::page::{PageInput, page};
 use powerfail_trace::{
-    Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
+    Body, EntryName, FileOperation, InitialNode, Meta, NewNode, Pool, PoolKind, StackId, Thread,
+    Trace, TraceWriter, Tree, WriterOptions,
 };
 
 const SOURCE: &str = "/src/map.c";
@@ -82,6 +84,33 @@ impl Sample {
         let mut out = Vec::new();
         page(&mut out, &input).expect("memory");
         String::from_utf8(out).expect("text")
+    }
+
+    /// The same for ordinary files.
+    pub(crate) fn files() -> Self {
+        let mut sample = Self::new(1);
+        let store = place(Role::Store, 5, "save", Some(1));
+        let survivor = place(Role::Survivor, 6, "save", Some(2));
+        let finding = &mut sample.report.findings[0];
+        finding.code = Code::NamedBeforeSynced;
+        finding.places = vec![store, survivor];
+        finding.tree = Some(TreeCrash {
+            file_system: "linux".to_owned(),
+            pages: vec![LostFilePage {
+                node: 1,
+                page: 0,
+                first_lost: vec![Some(1); 8],
+            }],
+            ..TreeCrash::default()
+        });
+        if let Some(evidence) = &mut finding.evidence {
+            evidence.failure.event = 3;
+            evidence.failure.lost_lines.clear();
+            evidence.choices.clear();
+        }
+        sample.report.totals.events = 4;
+        sample.trace = files_trace();
+        sample
     }
 
     /// The link to a finding.
@@ -250,6 +279,58 @@ fn trace() -> Trace {
         FENCE,
     ] {
         let appended = writer.append(ThreadIndex(0), StackId::NONE, Body::Pm(event));
+        appended.expect("memory");
+    }
+    read(writer)
+}
+
+/// `settings.new` is written, renamed to `settings`, and only then synced.
+fn files_trace() -> Trace {
+    let options = WriterOptions::default();
+    let mut writer = TraceWriter::new(Vec::new(), &Meta::default(), options).expect("memory");
+    let (root, file) = (NodeId(0), NodeId(1));
+    let path = "/srv/app".into();
+    let directory = InitialNode {
+        node: root,
+        kind: NodeKind::Directory,
+        mode: 0o755,
+        len_bytes: 0,
+    };
+    writer.define_node(&directory).expect("memory");
+    writer.define_tree(&Tree { path, root }).expect("memory");
+    let thread = Thread {
+        os_id: 1,
+        name: None,
+    };
+    writer.define_thread(&thread).expect("memory");
+    let (new, old) = (
+        EntryName::new(root, b"settings.new"),
+        EntryName::new(root, b"settings"),
+    );
+    for operation in [
+        FileOperation::Create {
+            node: file,
+            kind: NewNode::File,
+            mode: 0o644,
+            entry: Some(new),
+        },
+        FileOperation::Write {
+            node: file,
+            offset: 0,
+            bytes: b"starts=1",
+        },
+        FileOperation::Rename {
+            node: file,
+            from: new,
+            to: old,
+            replaced: None,
+        },
+        FileOperation::SyncFile {
+            node: file,
+            data_only: false,
+        },
+    ] {
+        let appended = writer.append(ThreadIndex(0), StackId::NONE, Body::File(operation));
         appended.expect("memory");
     }
     read(writer)

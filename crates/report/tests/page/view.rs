@@ -73,6 +73,25 @@ fn findings_lead_to_their_failure_in_the_trace() {
     assert_shows(&shown, &["1 of 3 findings"]);
 }
 
+/// Of files the operations are shown that a crash can take.
+#[test]
+fn operations_on_files_open_and_become_durable() {
+    let sample = Sample::files();
+    let mut screen = Screen::of(&sample);
+    let shown = screen.after(&[Command::Enter]);
+    assert_shows(
+        &shown,
+        &["before event 3", "3 operations not surely durable"],
+    );
+    assert_shows(&shown, &["1 write        settings.new at 0 +8"]);
+    // The sync does that to the data and to the names of the file.
+    assert_shows(&shown, &["durable by the event"]);
+    let shown = screen.after(&[Command::First]);
+    assert_shows(&shown, &["0 operations not surely durable", ", opened"]);
+    let shown = screen.after(&[Command::NextFailurePoint]);
+    assert_shows(&shown, &["before event 3 "]);
+}
+
 #[test]
 fn the_trace_is_walked_by_failure_points() {
     let sample = Sample::new(1);
