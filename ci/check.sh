@@ -3,6 +3,7 @@
 #
 # POWERFAIL_ARGUMENTS  arguments of `powerfail check`, quoted as for a shell; without them powerfail.toml decides
 # POWERFAIL_BASELINE   a report in JSON: only findings that are not in it count. A file that does not exist is ignored
+# POWERFAIL_CHANGED_SINCE  a revision, or the output directory of an earlier run: what is new since is tried first
 # POWERFAIL_REPORTS    the directory of the reports; by default powerfail-reports
 #
 # The exit code is that of `powerfail check`.
@@ -24,6 +25,9 @@ if [ -n "${POWERFAIL_BASELINE:-}" ]; then
     else
         echo "note: there is no $POWERFAIL_BASELINE: all findings count" >&2
     fi
+fi
+if [ -n "${POWERFAIL_CHANGED_SINCE:-}" ]; then
+    set -- --changed-since "$POWERFAIL_CHANGED_SINCE" "$@"
 fi
 
 status=0

@@ -398,7 +398,7 @@ impl Engine<'_, '_> {
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
-        let explored = self.explore(lazy, options, limits);
+        let explored = self.explore(lazy, options, limits, places);
         let Some(mut explored) = self.unless_interrupted(explored)? else {
             return Ok(());
         };
@@ -431,10 +431,13 @@ impl Engine<'_, '_> {
         lazy: &LazyOptions,
         options: &CrashOptions,
         limits: &Limits,
+        places: &mut Places<'_>,
     ) -> Result<exploration::LazyResult, CheckError> {
         self.begin_points();
         let mut points = exploration::LazyPoints::of(self.trace, self.runner, options)?;
         points.retain(|point| options.wants_point(CheckStep::Lazy, point));
+        let (new, _) = options.new_stacks(points.stacks(), places);
+        points.prefer(&new);
         if let Some(partition) = options.partition {
             points.share(self.trace, self.runner.rules(), partition)?;
         }

@@ -309,6 +309,7 @@ fn try_recovery(
         suppressions: &[],
         arguments: &[],
         shares: None,
+        changed: None,
         observer: &mut OnlyProgress(observer),
     };
     let begun = Instant::now();

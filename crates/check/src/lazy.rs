@@ -140,6 +140,17 @@ impl LazyPoints {
         self.ranked.retain(is_wanted);
     }
 
+    /// Puts the points of some call stacks before all others.
+    pub(crate) fn prefer(&mut self, stacks: &BTreeSet<StackId>) {
+        self.ranked
+            .sort_by_key(|point| !stacks.contains(&point.stack));
+    }
+
+    /// The call stacks of the points.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = StackId> {
+        self.ranked.iter().map(|point| point.stack)
+    }
+
     /// Leaves all points but those of a share to others. A point costs about as much as it has open lines.
     pub(crate) fn share(
         &mut self,

@@ -19,6 +19,7 @@
 //! ```
 
 mod bundle;
+mod changed;
 mod checker;
 mod confirm;
 mod content;
@@ -67,6 +68,7 @@ mod tree;
 mod window;
 mod workload;
 
+pub use changed::ChangedSince;
 pub use checker::Checker;
 pub use crash::Crashed;
 pub use doctor::diagnose;

@@ -1,5 +1,6 @@
 //! What to try in a crash test. How recovery is run is in [`Recovery`](crate::Recovery).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +10,12 @@ use powerfail_explore::{EagerOptions, FailurePoint, FailurePointOptions};
 use powerfail_lint::Hit;
 use powerfail_model::EventIndex;
 use powerfail_races::CommitVariable;
+use powerfail_trace::StackId;
 use regex::bytes::Regex;
 
+use crate::changed::ChangedSince;
 use crate::event::CheckStep;
+use crate::places::Places;
 
 /// What a crash test tries.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +44,8 @@ pub struct CrashOptions {
     pub at: Option<EventIndex>,
     /// Try only this share of what there is to try; `None` tries all.
     pub partition: Option<Partition>,
+    /// Call stacks that are new since something are tried first.
+    pub changed: Option<Arc<ChangedSince>>,
     /// How long a recovery takes without a crash, if it is known to succeed: it is not tried again.
     pub undisturbed: Option<Duration>,
 }
@@ -67,6 +73,21 @@ impl CrashOptions {
     pub(crate) fn wants_candidate(&self, hit: &Hit) -> bool {
         let selection = self.selection.as_ref();
         self.at.is_none() && selection.is_none_or(|selection| selection.wants_candidate(hit))
+    }
+
+    /// The call stacks that are tried first, and a note about them.
+    pub(crate) fn new_stacks(
+        &self,
+        stacks: impl Iterator<Item = StackId>,
+        places: &mut Places<'_>,
+    ) -> (BTreeSet<StackId>, Option<String>) {
+        let Some(changed) = &self.changed else {
+            return (BTreeSet::new(), None);
+        };
+        let all: BTreeSet<StackId> = stacks.collect();
+        let new = changed.new_stacks(all.iter().copied(), places);
+        let note = changed.note(new.len(), all.len());
+        (new, Some(note))
     }
 
     /// Whether to let the power fail there.

@@ -17,6 +17,7 @@ pub use error::SessionError;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use powerfail_config::{
     Baseline, CheckSettings, CrashSettings, LintSettings, OutputSettings, Partition, RacesSettings,
@@ -28,6 +29,7 @@ use powerfail_model::{Atomicity, Rules};
 use powerfail_recorder::limits;
 use powerfail_trace::{Completeness, Trace};
 
+use crate::changed::ChangedSince;
 use crate::checker::Checker;
 use crate::coverage::keep_sources;
 use crate::crash::Crashed;
@@ -55,6 +57,8 @@ pub struct Session<'a> {
     pub arguments: &'a [OsString],
     /// The shares of the run, if they are to be joined.
     pub shares: Option<Shares>,
+    /// What is new since something, and is tried first.
+    pub changed: Option<Arc<ChangedSince>>,
     /// Hears what happens. It does not hear of findings that are not reported.
     pub observer: &'a mut dyn Observer,
 }
@@ -437,7 +441,9 @@ impl Session<'_> {
             hides_failures: !companions.is_empty(),
         };
         let elsewhere = Elsewhere::watch(subject.elsewhere);
-        let crashed = checker.crash(options, &mut events);
+        let mut options = options.clone();
+        options.changed.clone_from(&self.changed);
+        let crashed = checker.crash(&options, &mut events);
         if let Some(sentence) = elsewhere.note() {
             self.observer.event(CheckEvent::Note(&sentence));
         }

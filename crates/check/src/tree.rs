@@ -39,6 +39,7 @@ use crate::marks::add_marks;
 use crate::options::CrashOptions;
 use crate::places::Places;
 use engine::TreeEngine;
+use lossy::Lossy;
 use oracle_test::OracleTest;
 
 /// Lets the power fail in the trees of a trace, and groups the findings by root cause.
@@ -90,7 +91,7 @@ pub(crate) fn crash(
         clock,
     );
     engine.allow(30);
-    let prefixes = engine.prefixes(options, undisturbed.accepts_initial);
+    let prefixes = engine.prefixes(options, undisturbed.accepts_initial, &mut places);
     let mut prefixes = engine.unless_interrupted(prefixes)?.unwrap_or_default();
     if prefixes.creation_end > 0 {
         crashed.notes.push(format!(
@@ -105,6 +106,8 @@ pub(crate) fn crash(
         engine.announce(finding);
     }
     crashed.findings.extend(explained);
+    engine.count_prefixes(&prefixes, &mut crashed.tried);
+    crashed.notes.extend(prefixes.note.take());
     let totals = &mut crashed.totals;
     totals.failure_points = prefixes.planned;
     totals.failure_points_run = prefixes.judged.len() as u64;
@@ -112,14 +115,7 @@ pub(crate) fn crash(
     if loses && !engine.is_interrupted {
         let lossy = engine.lossy(options, &mut prefixes, &mut places);
         if let Some(lossy) = engine.unless_interrupted(lossy)? {
-            for finding in lossy.findings {
-                join(finding, &mut crashed.findings);
-            }
-            crashed.notes.extend(lossy.notes);
-            crashed.totals.tree = Some(lossy.totals);
-            crashed.totals.failure_points += lossy.points;
-            crashed.totals.failure_points_run += lossy.points_run;
-            crashed.totals.failure_point_stacks = lossy.stacks;
+            add_lossy(lossy, &mut crashed);
         }
     }
     let suspects = engine.runner.take_suspects();
@@ -140,6 +136,9 @@ pub(crate) fn crash(
     if !options.is_partial() {
         add_linted(trace, options.warnings, &mut places, &mut crashed.findings)?;
     }
+    if options.selection.is_none() {
+        crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
+    }
     crashed.findings = group(std::mem::take(&mut crashed.findings));
     add_marks(trace, &mut crashed.findings)?;
     crashed.notes.extend(places.notes());
@@ -149,6 +148,21 @@ pub(crate) fn crash(
     judge_oracle(tested, &mut crashed);
     crashed.totals.recovery_runs = runner.runs;
     Ok(crashed)
+}
+
+/// Adds what crashes that lose something have shown.
+fn add_lossy(lossy: Lossy, crashed: &mut Crashed) {
+    for finding in lossy.findings {
+        join(finding, &mut crashed.findings);
+    }
+    for (stack, tries) in lossy.tries {
+        crashed.tried.lost_lines(stack).add(tries);
+    }
+    crashed.notes.extend(lossy.notes);
+    crashed.totals.tree = Some(lossy.totals);
+    crashed.totals.failure_points += lossy.points;
+    crashed.totals.failure_points_run += lossy.points_run;
+    crashed.totals.failure_point_stacks = lossy.stacks;
 }
 
 /// Adds a finding of a crash that loses something. Where the power must not fail before an operation, that operation must

@@ -3,16 +3,19 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use powerfail_check::{
-    CheckError, Session, SessionError, SessionResult, Shares, WorkloadError, WorkloadFailure,
+    ChangedSince, CheckError, Session, SessionError, SessionResult, Shares, WorkloadError,
+    WorkloadFailure,
 };
-use powerfail_config::{CheckArgs, OutputSettings, ReportSettings, Suppression};
+use powerfail_config::{CheckArgs, OutputSettings, ReportSettings, Suppression, TestSettings};
 use powerfail_finding::{Finding, Severity};
 use powerfail_recorder::RecordError;
 use powerfail_report::findings;
 
 use crate::args::{CrashCommand, LintCommand, RacesCommand};
+use crate::changed;
 use crate::configuration::configuration;
 use crate::exit::{Exit, complain};
 use crate::html;
@@ -25,16 +28,22 @@ use crate::watcher::Watcher;
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
     let settings = args.clone().settle(config.check)?;
+    let changed = changed_since(&settings.test)?;
     interrupt::watch();
-    let result = run(&config.suppress, |session| session.check(&settings));
+    let result = run(&config.suppress, |session| {
+        session.changed = changed;
+        session.check(&settings)
+    });
     conclude(result, &settings.test.report, &settings.test.output)
 }
 
 pub(crate) fn crash(args: &CrashCommand) -> anyhow::Result<Exit> {
     let config = configuration()?;
     let settings = args.options.clone().settle(config.crash)?;
+    let changed = changed_since(&settings.test)?;
     interrupt::watch();
     let result = run(&config.suppress, |session| {
+        session.changed = changed;
         session.crash(&args.trace, &settings)
     });
     conclude(result, &settings.test.report, &settings.test.output)
@@ -43,8 +52,10 @@ pub(crate) fn crash(args: &CrashCommand) -> anyhow::Result<Exit> {
 pub(crate) fn races(args: &RacesCommand) -> anyhow::Result<Exit> {
     let config = configuration()?;
     let settings = args.options.clone().settle(config.races)?;
+    let changed = changed_since(&settings.test)?;
     interrupt::watch();
     let result = run(&config.suppress, |session| {
+        session.changed = changed;
         session.races(&args.trace, &settings)
     });
     conclude(result, &settings.test.report, &settings.test.output)
@@ -57,6 +68,11 @@ pub(crate) fn lint(args: &LintCommand) -> anyhow::Result<Exit> {
         session.lint(&args.trace, &settings)
     });
     conclude(result, &settings.report, &settings.output)
+}
+
+/// What is tried first.
+fn changed_since(test: &TestSettings) -> anyhow::Result<Option<Arc<ChangedSince>>> {
+    changed::since(test.failures.changed_since.as_deref())
 }
 
 /// Calls the library, and shows what happens meanwhile.
@@ -76,6 +92,7 @@ pub(crate) fn run_with<T>(
         suppressions,
         arguments: &arguments,
         shares,
+        changed: None,
         observer: &mut Watcher::default(),
     })
 }

@@ -1,6 +1,7 @@
 //! The `powerfail` binary: flags, configuration and glue. What it knows is in the other crates.
 
 mod args;
+mod changed;
 mod check;
 mod configuration;
 mod consent;

@@ -126,7 +126,10 @@ impl Engine<'_, '_> {
             equal_image: plan.left_out.equal_image,
             ..PointsNotRun::default()
         };
-        let tried = self.try_in_turn(&trials, &own, &plan.points, crashed, places)?;
+        let stacks = tree.stacks().iter().map(|stack| stack.stack);
+        let (new, note) = options.new_stacks(stacks, places);
+        crashed.notes.extend(note);
+        let tried = self.try_in_turn(&trials, &own, &plan.points, &new, crashed, places)?;
         for (trial, tried) in trials.iter().zip(&tried).take(plan.points.len()) {
             if tried.verdict.is_some() && self.judge(trial, tried).is_none() {
                 self.good.insert(trial.at);
@@ -151,13 +154,14 @@ impl Engine<'_, '_> {
         Ok(known)
     }
 
-    /// Runs trials, the most valuable first if time is limited: those with the numbers in `own`. What was not run has no
-    /// verdict. A call stack that has failed is not tried again.
+    /// Runs trials, the most valuable first if time is limited: those with the numbers in `own`. Call stacks in `new` come
+    /// before all others. What was not run has no verdict. A call stack that has failed is not tried again.
     fn try_in_turn(
         &mut self,
         trials: &[Trial],
         own: &[usize],
         points: &[PlannedPoint],
+        new: &BTreeSet<StackId>,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<Vec<TrialResult>, CheckError> {
@@ -166,7 +170,10 @@ impl Engine<'_, '_> {
         let mut size = own.len();
         if self.is_bounded() {
             // Acknowledgements are few and come first.
-            order.sort_by_key(|number| points.get(*number).map(|point| point.rank));
+            order.sort_by_key(|number| {
+                let point = points.get(*number);
+                point.map(|point| (!new.contains(&point.point.stack), point.rank))
+            });
             size = FIRST_BATCH.max(trials.len() - points.len());
         }
         let mut failed_stacks: BTreeSet<StackId> = BTreeSet::new();

@@ -55,6 +55,7 @@ fn the_bytes_that_are_read_are_progress() {
         suppressions: &[],
         arguments: &[],
         shares: None,
+        changed: None,
         observer: &mut heard,
     };
     let settings = LintArgs::default().settle(LintArgs::default());

@@ -164,6 +164,13 @@ impl<'e, 'r> TreeEngine<'e, 'r> {
         frontier
     }
 
+    /// The call stack of the operation at a place of the list, or of the last one.
+    pub(super) fn stack_at(&self, place: usize) -> StackId {
+        let operations = &self.recording.operations;
+        let operation = operations.get(place).or(operations.last());
+        operation.map_or(StackId::NONE, |it| it.stack)
+    }
+
     /// The call stack of an operation.
     pub(super) fn stack_of(&self, index: OperationIndex) -> StackId {
         let operation = self.recording.operation(index);

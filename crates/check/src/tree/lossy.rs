@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use powerfail_explore::{PlannedState, TreePlan, TreePlanOptions, tree_plan};
-use powerfail_finding::{Code, Finding, RecoveryOutcome, TreeTotals};
+use powerfail_explore::{Aim, PlannedState, TreePlan, TreePlanOptions, tree_plan};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, TreeTotals, Tries};
 use powerfail_image::TreeDigest;
 use powerfail_model::files::{CrashState, Fate, Frontier, NodeId, OperationIndex};
 use powerfail_trace::StackId;
@@ -50,6 +50,8 @@ pub(super) struct Lossy {
     pub(super) points: u64,
     pub(super) stacks: u64,
     pub(super) points_run: u64,
+    /// What was tried, by call stack.
+    pub(super) tries: BTreeMap<StackId, Tries>,
 }
 
 impl TreeEngine<'_, '_> {
@@ -60,7 +62,13 @@ impl TreeEngine<'_, '_> {
         prefixes: &mut Prefixes,
         places: &mut Places<'_>,
     ) -> Result<Lossy, CheckError> {
-        let plan = self.plan(options, prefixes);
+        let mut plan = self.plan(options, prefixes);
+        if options.changed.is_some() {
+            let stacks = plan.taken.iter().map(|place| self.stack_at(*place));
+            let (new, _) = options.new_stacks(stacks, places);
+            plan.states
+                .sort_by_key(|it| !new.contains(&self.stack_at(it.place)));
+        }
         let mut lossy = Lossy {
             totals: TreeTotals {
                 file_system: self.file_system.to_string(),
@@ -164,6 +172,7 @@ impl TreeEngine<'_, '_> {
             started += batch.len() as u64;
         }
         lossy.points_run = run_at.len() as u64;
+        lossy.tries = self.tries(plan, &run_at, &failures);
         if untried > 0 {
             lossy.notes.push(format!(
                 "the budget is spent: {untried} of {of} crash states of files were not tried; see --budget"
@@ -183,6 +192,33 @@ impl TreeEngine<'_, '_> {
         self.allow(98);
         let failing = self.caused_by_loss(plan, failures, prefixes);
         Ok(self.unless_interrupted(failing)?.unwrap_or_default())
+    }
+
+    /// What was tried, by call stack.
+    fn tries(
+        &self,
+        plan: &TreePlan,
+        run_at: &BTreeSet<usize>,
+        failures: &[(usize, Symptom)],
+    ) -> BTreeMap<StackId, Tries> {
+        let failed: BTreeSet<usize> = { failures.iter() }
+            .map(|(number, _)| plan.states[*number].place)
+            .collect();
+        let sampled: BTreeSet<usize> = { plan.states.iter() }
+            .filter(|it| it.aim == Aim::Sample)
+            .map(|it| it.place)
+            .collect();
+        let mut tries: BTreeMap<StackId, Tries> = BTreeMap::new();
+        for place in &plan.taken {
+            let is = |places: &BTreeSet<usize>| u64::from(places.contains(place));
+            tries.entry(self.stack_at(*place)).or_default().add(Tries {
+                points: 1,
+                tried: is(run_at),
+                sampled: is(&sampled) * is(run_at),
+                failed: is(&failed),
+            });
+        }
+        tries
     }
 
     /// The failures at moments at which recovery succeeds with nothing lost, with what each has lost.

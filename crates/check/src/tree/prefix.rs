@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_explore::prefix_places;
-use powerfail_finding::{Code, Evidence, FailurePoint, Finding, Role, TreeCrash};
+use powerfail_finding::{Code, Evidence, FailurePoint, Finding, Role, TreeCrash, Tries};
 use powerfail_model::files::Operation;
 use powerfail_trace::StackId;
 
@@ -11,6 +11,7 @@ use super::engine::TreeEngine;
 use super::finding::FinishedPlaces;
 use super::runner::TreeTrial;
 use super::words::in_sentence;
+use crate::coverage::TriedStacks;
 use crate::error::CheckError;
 use crate::event::CheckStep;
 use crate::options::CrashOptions;
@@ -26,6 +27,8 @@ pub(super) struct Prefixes {
     pub(super) creation_end: usize,
     /// How many places were to be tried.
     pub(super) planned: u64,
+    /// Which call stacks were tried first, if some are preferred.
+    pub(super) note: Option<String>,
 }
 
 impl TreeEngine<'_, '_> {
@@ -34,6 +37,7 @@ impl TreeEngine<'_, '_> {
         &mut self,
         options: &CrashOptions,
         accepts_initial: bool,
+        places: &mut Places<'_>,
     ) -> Result<Prefixes, CheckError> {
         let operations = self.recording.listed();
         let mut tried = match options.at {
@@ -41,6 +45,9 @@ impl TreeEngine<'_, '_> {
             None => prefix_places(&operations, options.tree.per_stack, options.tree.seed),
         };
         tried.dedup();
+        let stacks = tried.iter().map(|place| self.stack_at(*place));
+        let (new, note) = options.new_stacks(stacks, places);
+        tried.sort_by_key(|place| !new.contains(&self.stack_at(*place)));
         let trials: Vec<TreeTrial> = tried.iter().map(|it| TreeTrial::newest(*it)).collect();
         let of = trials.len() as u64;
         let judged = self.judge_all(CheckStep::Crashes, &trials, (0, of))?;
@@ -51,6 +58,7 @@ impl TreeEngine<'_, '_> {
                 .collect(),
             creation_end: 0,
             planned: of,
+            note,
         };
         if !accepts_initial && !options.tree.include_create {
             prefixes.judged.entry(0).or_insert(None);
@@ -64,6 +72,18 @@ impl TreeEngine<'_, '_> {
             prefixes.creation_end = good;
         }
         Ok(prefixes)
+    }
+
+    /// What was tried with nothing lost, by call stack.
+    pub(super) fn count_prefixes(&self, prefixes: &Prefixes, to: &mut TriedStacks) {
+        for (place, symptom) in prefixes.judged.range(prefixes.creation_end..) {
+            to.prefix(self.stack_at(*place)).add(Tries {
+                points: 1,
+                tried: 1,
+                sampled: 0,
+                failed: u64::from(symptom.is_some()),
+            });
+        }
     }
 
     /// Between a place at which recovery fails (or succeeds, if `from_good`) and a later one at which it does the

@@ -46,6 +46,63 @@ fn help(command: &mut clap::Command, name: &str, names: &mut Vec<std::ffi::OsStr
     }
 }
 
+/// Every command of README.md and docs is one that this binary understands.
+#[test]
+fn every_command_of_the_documentation_is_understood() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = vec![root.join("docs"), root.join("examples")];
+    let mut pages = vec![root.join("README.md")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in &pages {
+        let text = std::fs::read_to_string(page).expect("a page");
+        for line in commands(&text) {
+            count += 1;
+            let words = shlex::split(&line).unwrap_or_default();
+            let is_word = |it: &&String| ![">", "|", "&&", ";"].contains(&it.as_str());
+            let words = words.iter().take_while(is_word);
+            if let Err(error) = Cli::try_parse_from(words) {
+                wrong.push(format!("{}: {line}\n{error}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 80, "only {count} commands");
+}
+
+/// The commands of powerfail in blocks of a page that are for a shell.
+fn commands(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut is_inside, mut line) = (false, String::new());
+    for part in page.lines() {
+        if part.starts_with("```") {
+            is_inside = ["```sh", "```console"].contains(&part);
+            continue;
+        }
+        match part.strip_suffix('\\') {
+            Some(part) => line += part,
+            None => {
+                line += part;
+                let command = line.strip_prefix("$ ").unwrap_or(&line).trim();
+                if is_inside && command.starts_with("powerfail ") {
+                    found.push(command.to_owned());
+                }
+                line.clear();
+            }
+        }
+    }
+    found
+}
+
 /// Two valid values of each flag, as they are written on the command line.
 const VALUES: &[(&str, &str, &str)] = &[
     ("ack", "ok (.*)", "put (.*)"),
@@ -54,6 +111,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("baseline", "a.json", "b.json"),
     ("broker", "1337", "1338"),
     ("budget", "5m", "6m"),
+    ("changed-since", "main", "last-run"),
     ("check-with", "lint,lazy", "none"),
     ("checker", "./fsck {pool}", "true"),
     ("client", "./client put", "true"),

@@ -40,6 +40,13 @@ options! {
         /// check without --exhaustive, else none]
         [long, value_name = "TIME", value_parser = parse_duration]
         budget: Duration,
+        /// Try call stacks first that are new since a run or a revision
+        ///
+        /// RUN is the output directory of an earlier run: new is what it has not tried. REV is a revision of git: new is
+        /// what passes through a function that was changed since. Without a budget everything is tried anyway, only in
+        /// another order.
+        [long, value_name = "REV|RUN"]
+        changed_since: String,
         /// Number of recoveries to run in parallel [default: number of processors]
         [long, value_name = "N"]
         jobs: Count = Count::clamped(
