@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 20] = [
+const NEEDED: [(&str, &str); 22] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -27,6 +27,10 @@ const NEEDED: [(&str, &str); 20] = [
     ("libpmemblk-dev", "a target of tests writes its blocks"),
     ("pmdk-tools", "pmempool is a target of tests"),
     ("liblmdb-dev", "a target of tests keeps a database in it"),
+    (
+        "libsqlite3-dev",
+        "an example of the guides keeps a database in it",
+    ),
     ("memcached", "a target of tests, with its items in a pool"),
     ("chromium", "pages of reports are tested in it"),
     ("cmake", "a test of a program in C runs powerfail by it"),
@@ -35,6 +39,7 @@ const NEEDED: [(&str, &str); 20] = [
         "pkg-config",
         "meson finds the header with annotations by it",
     ),
+    ("git", "--changed-since asks it"),
     ("fio", "a target of tests, on a mapped file"),
     ("parallel", "a recipe for shares of a run is tested with it"),
 ];

@@ -1,4 +1,4 @@
-//! `docs/guide/first-hour.md`: its commands are run, one after the other, and what they print is what the page shows.
+//! Guides whose commands are run, one after the other: what they print is what the page shows.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,11 +57,21 @@ fn line_matches(expected: &str, line: &str) -> bool {
 }
 
 #[test]
-fn every_command_prints_what_the_page_shows() {
+fn every_command_of_the_first_hour_prints_what_the_page_shows() {
+    follow("docs/guide/first-hour.md", 16);
+}
+
+#[test]
+fn every_command_of_the_page_about_databases_prints_what_the_page_shows() {
+    follow("docs/guide/databases.md", 7);
+}
+
+/// Does what a page says, which has at least so many commands.
+fn follow(page: &str, commands: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/guide/first-hour.md")).unwrap();
+    let page = std::fs::read_to_string(root.join(page)).unwrap();
     let steps = steps(&page);
-    assert!(steps.len() > 15, "only {} commands", steps.len());
+    assert!(steps.len() >= commands, "only {} commands", steps.len());
     let folder = Folder::new();
     let bin = folder.path("bin");
     std::fs::create_dir(&bin).unwrap();

@@ -31,7 +31,7 @@ fn a_kept_run_gives_the_same_page_and_other_formats() {
         "<title>1 correctness bug",
         &id,
         "two_bugs.c",
-        "\"moment\":{\"rows\"",
+        "\"moment\":{\"of\":\"lines\",\"rows\"",
     ] {
         assert!(page.contains(word), "no `{word}`");
     }
@@ -96,6 +96,49 @@ fn a_bug_report_shows_the_failure_without_powerfail() {
     );
     let unknown = folder.powerfail(&["report", "out", "--issue", "nothing"]);
     unknown.is_refused_with(SETUP, &["there is no finding nothing", &id]);
+}
+
+/// A report about files says what is lost of them, and nothing of cache lines.
+#[test]
+fn a_bug_report_about_files_says_what_is_lost() {
+    let folder = Folder::new();
+    folder.build_example("settings", None);
+    let run = folder.powerfail(&[
+        "check",
+        "--out",
+        "out",
+        "--html",
+        "page.html",
+        "--format",
+        "json",
+        "--",
+        "./settings",
+        "{dir}",
+    ]);
+    let id = run.finding("PF0901").id;
+    let run = folder.powerfail(&["report", "out", "--issue", &id, "--image", "image"]);
+    let issue = run.ends_with(CLEAN).stdout;
+    for words in [
+        "is lost in part: the newest length of 1 file.",
+        "This can happen on ext4, xfs, btrfs.",
+        "| file system | `linux` |",
+        "settings.c:",
+    ] {
+        assert!(issue.contains(words), "no `{words}` in:\n{issue}");
+    }
+    for words in ["adr", "cache line", "Every store"] {
+        assert!(!issue.contains(words), "`{words}` in:\n{issue}");
+    }
+    // The page has the rows of the picture, and which failure points were tried.
+    let page = text(&folder, "page.html");
+    for words in [
+        r#""label":"name settings""#,
+        r#""trees":["{dir}"]"#,
+        r#""stacks":[{"#,
+    ] {
+        assert!(page.contains(words), "no `{words}` in the page");
+    }
+    assert!(!page.contains("powerfail-fresh"), "a random name");
 }
 
 #[test]
