@@ -1,5 +1,7 @@
 //! From a minimal failure to a finding: the lost operation, the one that survives, and the sync that was missing.
 
+use std::path::PathBuf;
+
 use powerfail_finding::{
     Action, Change, Code, Evidence, FailurePoint, FileSystemResult, Finding, Fix, LostFileLength,
     LostFilePage, Operation as Inserted, Role, SourcePlace, TreeCrash,
@@ -427,7 +429,13 @@ impl TreeEngine<'_, '_> {
         let at = self.place_of(Role::Store, before.min(self.recording.len()), places)?;
         for insertion in fix {
             let path = self.recording.path_of(insertion.node, insertion.before);
-            let name = path.map_or_else(|| "it".to_owned(), |path| short(&path));
+            // That of a tree is shown as the user has written it.
+            let is_root = |path: &PathBuf| self.recording.roots.contains(path);
+            let name = match path {
+                Some(path) if is_root(&path) => path.display().to_string(),
+                Some(path) => short(&path),
+                None => "it".to_owned(),
+            };
             words.push(if insertion.is_directory {
                 format!("the directory {name}")
             } else {
