@@ -70,7 +70,8 @@ fn sysroot(out: &Path) -> anyhow::Result<PathBuf> {
         command
     };
     run(apt_get().arg("update"))?;
-    run(apt_get().args(["download", "libc6", "libc6-dev"]))?;
+    // The unwinder of this machine needs the glibc of this machine.
+    run(apt_get().args(["download", "libc6", "libc6-dev", "libgcc-s1"]))?;
     for entry in fs::read_dir(&apt)? {
         let path = entry?.path();
         if path.extension().is_some_and(|it| it == "deb") {
