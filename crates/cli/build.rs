@@ -1,4 +1,4 @@
-//! Builds the runtime, which the binary carries inside itself: one file is the whole tool.
+//! Builds the runtime and the plugin of QEMU, which the binary carries inside itself: one file is the whole tool.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,8 +10,15 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // OUT_DIR is TARGET/PROFILE/build/PACKAGE/out.
     let target_directory = out.ancestors().nth(4).unwrap_or(&out);
-    let library = powerfail_runtime_build::build(target_directory);
-    println!("cargo::rustc-env=POWERFAIL_RUNTIME={}", library.display());
+    let libraries = powerfail_runtime_build::build(target_directory);
+    println!(
+        "cargo::rustc-env=POWERFAIL_RUNTIME={}",
+        libraries.runtime.display()
+    );
+    println!(
+        "cargo::rustc-env=POWERFAIL_QEMU_PLUGIN={}",
+        libraries.plugin.display()
+    );
     let is_release = env::var_os("PROFILE").is_some_and(|profile| profile == "release");
     let built_from = if is_release {
         if let Some(log) = powerfail_runtime_build::commit_log() {

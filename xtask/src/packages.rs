@@ -41,6 +41,8 @@ const NEEDED: [(&str, &str); 22] = [
     ),
     ("git", "--changed-since asks it"),
     ("fio", "a target of tests, on a mapped file"),
+    ("qemu-user", "records statically linked targets of tests"),
+    ("musl-tools", "a target of tests is linked with it"),
     ("parallel", "a recipe for shares of a run is tested with it"),
 ];
 

@@ -11,7 +11,7 @@ use powerfail_finding::{Diagnosis, Health};
 use powerfail_oracle::{
     CommandLine, Confinement, Oracle, OracleError, OracleSettings, PoolMapping, RecoveryPlan,
 };
-use powerfail_recorder::{check_machine, inspect, limits};
+use powerfail_recorder::{RecordError, Unsupported, check_machine, emulator, inspect, limits};
 use powerfail_symbol::{BuildId, LineSource, Symbolizer};
 use powerfail_trace::{Module, ModuleIndex};
 use rustix::process::{Resource, getrlimit};
@@ -202,12 +202,22 @@ pub(crate) fn program(program: &OsStr) -> Vec<Diagnosis> {
     const SUBJECT: &str = "program";
     let found = match inspect(program) {
         Ok(found) => found,
+        Err(RecordError::Unsupported(
+            Unsupported::Static { program } | Unsupported::Go { program },
+        )) if emulator().is_some() => {
+            let fact = format!(
+                "{} is statically linked and can be recorded under QEMU",
+                program.display()
+            );
+            return vec![Diagnosis::good(SUBJECT, fact), debug_information(&program)];
+        }
         Err(error) => {
             return vec![Diagnosis::bad(
                 SUBJECT,
                 Health::Missing,
                 error.to_string(),
-                "give a dynamically linked x86-64 program, or a script that runs one",
+                "give a dynamically linked x86-64 program, or a script that runs one; with the package qemu-user, also a static \
+                 one",
             )];
         }
     };

@@ -306,6 +306,7 @@ fn try_recovery(
     let settings = arguments.settle(CrashArgs::default())?;
     let mut session = Session {
         runtime,
+        plugin: &[],
         suppressions: &[],
         arguments: &[],
         shares: None,

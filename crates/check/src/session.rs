@@ -51,6 +51,8 @@ use keeping::Purpose;
 pub struct Session<'a> {
     /// The library that is preloaded into the workload, and into recovery where its reads are watched.
     pub runtime: &'a [u8],
+    /// The plugin of QEMU, which records a workload that is statically linked.
+    pub plugin: &'static [u8],
     /// The suppressions of the configuration file.
     pub suppressions: &'a [Suppression],
     /// The arguments of powerfail. They are kept with the outcomes of recoveries, to run a share again that was lost.
@@ -143,7 +145,7 @@ impl Session<'_> {
             let crashed = self.test(&sieve, subject, &options, &outcomes)?;
             return self.conclude(&sieve, subject, crashed, &options, &outcomes, Some(&out));
         }
-        let (recording, server) = settings::workload(settings, &path)?;
+        let (recording, server) = settings::workload(settings, &path, self.plugin)?;
         let schedules = Schedules {
             count: settings.schedules,
             depth: settings.recording.schedule_depth.to_u32(),

@@ -21,7 +21,7 @@ use crate::exit::{Exit, complain};
 use crate::html;
 use crate::interrupt;
 use crate::progress::open_watched;
-use crate::record::RUNTIME;
+use crate::record::{QEMU_PLUGIN, RUNTIME};
 use crate::report_output;
 use crate::watcher::Watcher;
 
@@ -89,6 +89,7 @@ pub(crate) fn run_with<T>(
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     call(&mut Session {
         runtime: RUNTIME,
+        plugin: QEMU_PLUGIN,
         suppressions,
         arguments: &arguments,
         shares,

@@ -12,6 +12,9 @@ use crate::output::print_json;
 /// The runtime that is preloaded into the target.
 pub(crate) static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
 
+/// The plugin of QEMU, which records statically linked targets and whole machines.
+pub(crate) static QEMU_PLUGIN: &[u8] = include_bytes!(env!("POWERFAIL_QEMU_PLUGIN"));
+
 pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let settings = args.clone().settle(configuration()?.record)?;
     let output = &settings.output;
@@ -19,6 +22,12 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
+    options.backend = match settings.recording.backend {
+        powerfail_config::Backend::Auto => powerfail_recorder::Backend::Auto,
+        powerfail_config::Backend::Preload => powerfail_recorder::Backend::Preload,
+        powerfail_config::Backend::Qemu => powerfail_recorder::Backend::Qemu,
+    };
+    options.plugin = QEMU_PLUGIN;
     options.mode = match settings.mode {
         powerfail_config::Mode::Patch => powerfail_recorder::Mode::Patch,
         powerfail_config::Mode::Trap => powerfail_recorder::Mode::Trap,

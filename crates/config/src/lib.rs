@@ -21,8 +21,8 @@ pub use file::{Config, FILE_NAME};
 pub use options::*;
 pub use suppress::{Sifted, Suppression, sift};
 pub use value::{
-    Address, Byte, CheckNames, CommandText, Count, Deny, FailurePoints, Format, HeapSize, Infer,
-    Input, Mebibytes, Mode, NamePattern, Only, Partition, Pattern, Port, Rate, ReportOutput,
+    Address, Backend, Byte, CheckNames, CommandText, Count, Deny, FailurePoints, Format, HeapSize,
+    Infer, Input, Mebibytes, Mode, NamePattern, Only, Partition, Pattern, Port, Rate, ReportOutput,
     ScheduleDepth, Segments, Stacks, Strategy, Threads, Whole, atomicities, domains,
     parse_duration, parse_size,
 };

@@ -27,7 +27,7 @@ use serde::{Deserialize, de};
 
 pub use checks::CheckNames;
 pub(crate) use choices::file_systems;
-pub use choices::{Deny, FailurePoints, Infer, Input, Mode, Only, Stacks, Strategy};
+pub use choices::{Backend, Deny, FailurePoints, Infer, Input, Mode, Only, Stacks, Strategy};
 pub use choices::{atomicities, domains};
 pub use command::CommandText;
 pub use duration::parse_duration;

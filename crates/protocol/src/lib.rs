@@ -7,6 +7,7 @@
 //! - [`PoolWindow`]: where all pools are mapped, and where their writable alias is;
 //! - [`Record`]: one event in a [`chunk`] of a thread's ring;
 //! - [`store_lock`]: what orders the stores of several threads to the same bytes;
+//! - [`log`]: what the plugin of QEMU writes of a whole machine;
 //! - [`shared`]: the file in which chunks and thread blocks lie, and [`message`]: what is no event.
 //!
 //! # How an append works, and what a signal or a reader sees
@@ -51,6 +52,7 @@ pub mod chunk;
 pub mod explore;
 pub mod file;
 pub mod fuzz;
+pub mod log;
 pub mod mark;
 pub mod memory;
 pub mod message;

@@ -236,6 +236,30 @@ pub enum Unsupported {
         /// The file.
         program: PathBuf,
     },
+    /// The program would be recorded under QEMU, which is not there.
+    #[error(
+        "{} would be recorded under QEMU, and there is no qemu-x86_64; install the package qemu-user (it is not in \
+         qemu-user-static), or link the program dynamically",
+        program.display()
+    )]
+    NoQemu {
+        /// The file.
+        program: PathBuf,
+    },
+    /// The recorder under QEMU lacks something that was asked for.
+    #[error("{} would be recorded under QEMU, where {option} is not available; link it dynamically for that", program.display())]
+    Emulated {
+        /// The file.
+        program: PathBuf,
+        /// What was asked for.
+        option: &'static str,
+    },
+    /// QEMU executes programs, not scripts.
+    #[error("{} is no ELF program, and QEMU executes no other; give the program itself", program.display())]
+    EmulatedScript {
+        /// The file.
+        program: PathBuf,
+    },
     /// The loader ignores preloads for programs with these bits.
     #[error("{} is setuid or setgid; record a copy without these bits", program.display())]
     SetId {

@@ -55,7 +55,7 @@ pub fn check_machine() -> Result<(), Unsupported> {
 /// Where the C library looks if `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-fn find(command: &OsStr, search_path: Option<OsString>) -> Result<PathBuf, RecordError> {
+pub(crate) fn find(command: &OsStr, search_path: Option<OsString>) -> Result<PathBuf, RecordError> {
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return executable_file(&path).map(|()| path);

@@ -25,6 +25,7 @@
 //! What this crate does not do: it does not decode instructions (`powerfail-patch`), does not find source
 //! lines (`powerfail-symbol`), and does not print.
 
+mod backend;
 mod check;
 mod clock;
 mod doorbell;
@@ -65,6 +66,7 @@ mod wait;
 mod waiting;
 mod written;
 
+pub use backend::{Backend, emulator};
 pub use error::{
     FirstDifference, RecordError, SelfCheckFailure, TreeCheckFailure, Unsupported, WrongOrder,
 };

@@ -8,6 +8,7 @@ use powerfail_image::DirectoryContents;
 use powerfail_model::Domain;
 use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 
+use crate::backend::Backend;
 use crate::fresh_pool::FreshPath;
 use crate::input::Input;
 use crate::stop::StopHandle;
@@ -61,6 +62,10 @@ pub struct RecordOptions {
     pub fresh: FreshPath,
     /// Confines the target: no file of it gets longer, it leaves no core and has a session of its own.
     pub file_limit_bytes: Option<u64>,
+    /// Which recorder the target gets.
+    pub backend: Backend,
+    /// The plugin of QEMU, for targets that are statically linked; without it they are refused.
+    pub plugin: &'static [u8],
     /// How stores are recorded.
     pub mode: Mode,
     /// How much of the call stack of an event is recorded.
@@ -121,6 +126,8 @@ impl RecordOptions {
             stop: StopHandle::default(),
             fresh: FreshPath::default(),
             file_limit_bytes: None,
+            backend: Backend::Auto,
+            plugin: &[],
             mode: Mode::Patch,
             stacks: Stacks::Full,
             domain: None,

@@ -18,6 +18,7 @@ use powerfail_trace::{
 use rustix::process::Signal;
 use rustix::time::Timespec;
 
+use crate::backend;
 use crate::check::self_check;
 use crate::clock::ticks_of_a_millisecond;
 use crate::doorbell::Doorbell;
@@ -26,7 +27,6 @@ use crate::error::RecordError;
 use crate::fresh_pool::FreshPool;
 use crate::input::InputChannel;
 use crate::input::memory_file;
-use crate::inspect::inspect;
 use crate::interrupt::Forwarder;
 use crate::memory::MemoryDirectory;
 use crate::options::RecordOptions;
@@ -69,7 +69,8 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
         .command
         .split_first()
         .ok_or(RecordError::EmptyCommand)?;
-    let executable = inspect(command)?;
+    let start_of_target = backend::choose(options, command)?;
+    let is_emulated = start_of_target.is_emulated();
     let fresh = FreshPool::new(arguments, options)?;
     let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
     let filter = filter(options, &fresh, &memory)?;
@@ -81,11 +82,15 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
     socket
         .listen(&listener.to_string())
         .map_err(|error| RecordError::system("listen for the target", error))?;
-    let runtime = runtime_file(runtime)?;
+    let runtime = runtime_file(if is_emulated { &[] } else { runtime })?;
     let doorbell = doorbell(&socket, &shared)?;
-    let meta = meta(options, &fresh, &memory);
+    let meta = meta(options, &fresh, &memory, is_emulated);
     let mut writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
-    let trees = trees(options, &fresh, &mut writer)?;
+    let trees = if is_emulated {
+        Trees::default()
+    } else {
+        trees(options, &fresh, &mut writer)?
+    };
     if trees.are_recorded() {
         shared.record_files();
         shared.show_trees(trees.candidate(), trees.roots());
@@ -117,7 +122,14 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
         discards_output: options.discard_output,
         file_limit_bytes: options.file_limit_bytes,
     };
-    let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
+    let arguments = [&start_of_target.prefix[..], &fresh.arguments].concat();
+    let executable = &start_of_target.executable;
+    let name = if is_emulated {
+        executable.path.as_os_str()
+    } else {
+        command
+    };
+    let mut target = start(executable, name, &arguments, inheritance)?;
     forwarder.target_started();
     let drained = drain(
         &mut recording,
@@ -406,7 +418,12 @@ fn drain(
     }
 }
 
-fn meta(options: &RecordOptions, fresh: &FreshPool, memory: &MemoryDirectory) -> Meta {
+fn meta(
+    options: &RecordOptions,
+    fresh: &FreshPool,
+    memory: &MemoryDirectory,
+    is_emulated: bool,
+) -> Meta {
     let system = rustix::system::uname();
     let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mode = match options.mode {
@@ -453,6 +470,7 @@ fn meta(options: &RecordOptions, fresh: &FreshPool, memory: &MemoryDirectory) ->
             note("kernel", &system.release().to_string_lossy()),
         ]
         .into_iter()
+        .chain(is_emulated.then(|| note("backend", "qemu")))
         .chain(domain)
         .chain(scheduled)
         .chain(pool.map(|path| note(POOL_NOTE, path)))

@@ -1,4 +1,4 @@
-//! Builds the runtime, the library that is loaded into targets.
+//! Builds the runtime, the library that is loaded into targets, and the plugin of QEMU, which records others.
 //!
 //! Cargo cannot depend on a `cdylib` of another crate as a file, so cargo is called a second time, with a target
 //! directory of its own. The build script of the CLI and the tests call this one function, so the library that is
@@ -11,8 +11,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The crates that are linked into the runtime.
-const CRATES: [&str; 4] = ["runtime", "patch", "protocol", "unwind"];
+/// The crates that are linked into the runtime and into the plugin of QEMU.
+const CRATES: [&str; 5] = ["runtime", "qemu-plugin", "patch", "protocol", "unwind"];
 
 /// The files and directories that the library is built from.
 pub fn sources() -> Vec<PathBuf> {
@@ -26,18 +26,28 @@ pub fn sources() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Builds the library, if a source has changed since the last time, and returns its path.
+/// The libraries, as files.
+#[derive(Clone, Debug)]
+pub struct Libraries {
+    /// The runtime.
+    pub runtime: PathBuf,
+    /// The plugin of QEMU.
+    pub plugin: PathBuf,
+}
+
+/// Builds the libraries, if a source has changed since the last time, and returns their paths.
 ///
 /// # Panics
 ///
-/// If cargo cannot be started or the library does not compile.
-pub fn build(target_directory: &Path) -> PathBuf {
+/// If cargo cannot be started or a library does not compile.
+pub fn build(target_directory: &Path) -> Libraries {
     let own = target_directory.join("runtime");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let mut command = Command::new(cargo);
     command
         .args(["build", "--quiet", "--locked", "--profile", "runtime"])
-        .args(["--package", "powerfail-runtime", "--target-dir"])
+        .args(["--package", "powerfail-runtime"])
+        .args(["--package", "powerfail-qemu-plugin", "--target-dir"])
         .arg(&own)
         .current_dir(workspace());
     // Flags and wrappers of the outer build, clippy for one, are not meant for this one.
@@ -50,8 +60,14 @@ pub fn build(target_directory: &Path) -> PathBuf {
         command.env_remove(name);
     }
     let status = command.status().expect("cargo runs");
-    assert!(status.success(), "the runtime does not build: {status}");
-    own.join("runtime/libpowerfail_runtime.so")
+    assert!(
+        status.success(),
+        "the runtime or the plugin of QEMU does not build: {status}"
+    );
+    Libraries {
+        runtime: own.join("runtime/libpowerfail_runtime.so"),
+        plugin: own.join("runtime/libpowerfail_qemu_plugin.so"),
+    }
 }
 
 /// The commit of the sources, for `powerfail --version`: `commit 0c27f869 of 2026-11-17`, and whether files were changed

@@ -14,7 +14,7 @@ use powerfail_explore::{
 };
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Domain, EventIndex, FenceKind, FlushKind};
-use powerfail_recorder::{RecordOptions, Stacks};
+use powerfail_recorder::{Backend, RecordOptions, Stacks};
 use powerfail_trace::{DERANDOMISE_NOTE, DOMAIN_NOTE, Trace};
 
 use super::SessionError;
@@ -32,6 +32,7 @@ const OUTPUT_PREFIX_BYTES: usize = 4096;
 pub(super) fn workload(
     settings: &CheckSettings,
     trace: &Path,
+    plugin: &'static [u8],
 ) -> Result<(RecordOptions, Option<ServerWorkload>), SessionError> {
     let port = if settings.uses_port() {
         free_port().map_err(SessionError::Port)?
@@ -43,6 +44,8 @@ pub(super) fn workload(
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
+    options.backend = backend(settings.recording.backend);
+    options.plugin = plugin;
     options.stacks = Stacks::Full;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
     options.choose_trees(&settings.recording.tree);
@@ -55,6 +58,15 @@ pub(super) fn workload(
     options.domain = settings.test.domain;
     options.output_prefix_bytes = OUTPUT_PREFIX_BYTES;
     Ok((options, server(settings, port)))
+}
+
+/// The recorder that was asked for.
+const fn backend(backend: powerfail_config::Backend) -> Backend {
+    match backend {
+        powerfail_config::Backend::Auto => Backend::Auto,
+        powerfail_config::Backend::Preload => Backend::Preload,
+        powerfail_config::Backend::Qemu => Backend::Qemu,
+    }
 }
 
 /// The client, if the workload is a server.

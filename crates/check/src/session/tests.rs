@@ -52,6 +52,7 @@ fn the_bytes_that_are_read_are_progress() {
     let mut heard = Heard::default();
     let mut session = Session {
         runtime: &[],
+        plugin: &[],
         suppressions: &[],
         arguments: &[],
         shares: None,

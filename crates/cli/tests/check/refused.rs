@@ -68,7 +68,7 @@ fn a_statically_linked_workload() {
     let folder = Folder::new();
     folder.build_own("bug", "many.c", &["-static"]);
     folder
-        .powerfail(&["check", "--", "./bug", "{pool}"])
+        .powerfail(&["check", "--backend", "preload", "--", "./bug", "{pool}"])
         .is_refused_with(UNSUPPORTED, &["./bug", "statically linked"]);
 }
 

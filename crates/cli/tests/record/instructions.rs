@@ -58,7 +58,7 @@ fn take_bulk<'a>(events: &'a [Event], logged: &Logged) -> &'a [Event] {
     &events[end..]
 }
 
-fn check(recording: &Recording) {
+pub(crate) fn check(recording: &Recording) {
     let events = recording.pool_events();
     let mut rest = events.as_slice();
     for (number, logged) in log(recording).iter().enumerate() {

@@ -6,6 +6,7 @@
 mod annotations;
 mod common;
 mod detached;
+mod emulated;
 mod files;
 mod instructions;
 mod languages;

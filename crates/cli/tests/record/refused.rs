@@ -14,7 +14,7 @@ fn assert_refused(recorder: &Recorder, code: i32, sentence: &str) {
 fn statically_linked_programs() {
     for flag in ["-static", "-static-pie"] {
         let program = target("ledger.c", &["-O2", flag]);
-        let recorder = Recorder::new(&program, &["{pool}"]);
+        let recorder = Recorder::new(&program, &["{pool}"]).option("--backend", "preload");
         assert_refused(&recorder, 4, "is statically linked");
     }
 }

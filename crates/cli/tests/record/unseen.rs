@@ -91,9 +91,10 @@ fn names_of_a_library_that_was_opened_for_itself() {
 }
 
 #[test]
-fn a_program_in_go_without_c_is_refused() {
+fn a_program_in_go_without_c_is_not_preloaded() {
     let program = target("unseen.c", &["-O2", "-static", "-DHAS_NOTE_OF_GO"]);
-    let attempt = Recorder::new(&program, &["mapped_raw", "{pool}"]).attempt();
+    let recorder = Recorder::new(&program, &["mapped_raw", "{pool}"]);
+    let attempt = recorder.option("--backend", "preload").attempt();
     assert_eq!(attempt.code, 4, "{attempt:?}");
     let says = attempt.stderr.contains("is a Go program without C code");
     assert!(says, "{attempt:?}");

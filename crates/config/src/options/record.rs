@@ -13,7 +13,7 @@ use powerfail_model::Domain;
 
 use super::{DomainArgs, options, sections};
 use crate::error::SettingsError;
-use crate::value::{HeapSize, Mode, ScheduleDepth, Stacks, parse_duration};
+use crate::value::{Backend, HeapSize, Mode, ScheduleDepth, Stacks, parse_duration};
 
 options! {
     /// How a workload is recorded.
@@ -34,6 +34,12 @@ options! {
         /// mapped pools are checked.
         [long, value_name = "DIR"]
         tree: Vec<PathBuf> = Vec::new(),
+        /// What records the workload [default: auto]
+        ///
+        /// A statically linked program loads no libraries, so it runs under QEMU (qemu-x86_64 of the package qemu-user), which is
+        /// slower and records mapped pools only. Recovery runs without QEMU.
+        [long, value_enum, value_name = "BACKEND"]
+        backend: Backend = Backend::default(),
         /// Directory for the pool that replaces {pool}, and for {dir} [default: /dev/shm]
         [long, value_name = "DIR"]
         pm_dir: PathBuf,

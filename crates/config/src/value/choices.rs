@@ -53,7 +53,16 @@ macro_rules! value_from_choice {
         })*
     };
 }
-value_from_choice!(Strategy, FailurePoints, Infer, Deny, Mode, Stacks, Input);
+value_from_choice!(
+    Strategy,
+    FailurePoints,
+    Infer,
+    Deny,
+    Backend,
+    Mode,
+    Stacks,
+    Input
+);
 
 /// Which contents of memory after a crash are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -108,6 +117,18 @@ pub enum Infer {
 pub enum Deny {
     /// Warnings
     Warnings,
+}
+
+/// Which recorder a workload gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// QEMU for a statically linked program, else a preloaded library
+    #[default]
+    Auto,
+    /// A preloaded library: nearly native speed, and everything can be recorded
+    Preload,
+    /// QEMU with a plugin: also for programs that load no libraries; pools only
+    Qemu,
 }
 
 /// How the recorder intercepts stores.

@@ -1,0 +1,197 @@
+//! Call stacks of a program: unwound once, and then known by what the result depended on.
+//!
+//! A stack is found again by the instruction and RSP, and by the words of the stack that were read: if all are the same, so is
+//! the stack. Code without an unwind table is assumed to keep frame pointers, as that of Go does.
+
+use powerfail_protocol::message::MessageKind;
+use powerfail_unwind::{Cfa, RBP};
+use rustc_hash::FxHashMap;
+use std::sync::Mutex;
+
+use crate::modules::Rule;
+use crate::translate::Site;
+use crate::{host, memory, modules};
+
+/// Of deeper stacks the innermost frames are kept.
+const DEPTH_MAX: usize = 128;
+/// How much of the stack is read at first.
+const READ_LEN: usize = 16 << 10;
+/// What looks longer is no frame.
+const FRAME_LEN_MAX: u64 = 64 << 20;
+/// Then all are forgotten.
+const KNOWN_MAX: usize = 1 << 16;
+
+/// The number of a stack, and what it depended on.
+struct Known {
+    rbp: Option<u64>,
+    words: Vec<(u64, u64)>,
+    number: u32,
+}
+
+/// The stacks that a thread knows.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    known: FxHashMap<(u64, u64), Vec<Known>>,
+    copy: Vec<u8>,
+}
+
+/// The numbers of all stacks of this process, and of their sites.
+static NUMBERS: Mutex<Option<FxHashMap<Vec<u64>, u32>>> = Mutex::new(None);
+
+/// The memory of a stack, read at once.
+struct Copied<'a> {
+    start: u64,
+    bytes: &'a [u8],
+}
+
+impl Copied<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        match self.bytes.get(at..at.checked_add(8)?) {
+            Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
+            None => memory::number(address, 8),
+        }
+    }
+}
+
+impl Stacks {
+    /// The number of the stack at an instruction. Without registers: of the instruction alone.
+    pub(crate) fn number(&mut self, site: &Site, registers: Option<(u64, u64)>) -> u32 {
+        let (address, len) = (site.address, site.instruction.len());
+        self.number_at(address, len, registers.filter(|_| host::wants_stacks()))
+    }
+
+    /// As [`Self::number`], of an address.
+    pub(crate) fn number_at(
+        &mut self,
+        address: u64,
+        len: usize,
+        registers: Option<(u64, u64)>,
+    ) -> u32 {
+        let Some((rsp, rbp)) = registers else {
+            return number_of(address, len, &[]);
+        };
+        if let Some(known) = self.known.get(&(address, rsp)) {
+            let is_same = |known: &&Known| {
+                known.rbp.is_none_or(|it| it == rbp)
+                    && known
+                        .words
+                        .iter()
+                        .all(|(address, value)| read_again(*address) == *value)
+            };
+            if let Some(known) = known.iter().find(is_same) {
+                return known.number;
+            }
+        }
+        if self.known.len() > KNOWN_MAX {
+            self.known.clear();
+        }
+        let mut words = Vec::new();
+        let (frames, rbp_matters) = self.walk(address, rsp, rbp, &mut words);
+        let number = number_of(address, len, &frames);
+        self.known.entry((address, rsp)).or_default().push(Known {
+            rbp: rbp_matters.then_some(rbp),
+            words,
+            number,
+        });
+        number
+    }
+
+    /// The return addresses, innermost first, and whether the register RBP mattered.
+    fn walk(
+        &mut self,
+        address: u64,
+        mut rsp: u64,
+        mut rbp: u64,
+        words: &mut Vec<(u64, u64)>,
+    ) -> (Vec<u64>, bool) {
+        self.copy.resize(READ_LEN, 0);
+        let len = memory::read(rsp, &mut self.copy);
+        let copied = Copied {
+            start: rsp,
+            bytes: &self.copy[..len],
+        };
+        let mut read = |address: u64| {
+            let value = copied.word(address)?;
+            words.push((address, value));
+            Some(value)
+        };
+        let (mut frames, mut rbp_matters, mut rbp_is_register) = (Vec::new(), false, true);
+        let mut lookup = address;
+        let mut next = || -> Option<u64> {
+            let rule = modules::rule(lookup);
+            let has_table = !matches!(rule, Rule::NoTable);
+            let (cfa, saved_rbp) = match rule {
+                Rule::Unknown => return None,
+                // A frame pointer, as Go keeps them.
+                Rule::NoTable => {
+                    rbp_matters |= rbp_is_register;
+                    (rbp.checked_add(16)?, Some(-16))
+                }
+                Rule::Row(row) => {
+                    row.return_address?;
+                    let (register, offset, is_saved) = match row.cfa {
+                        Cfa::Register { register, offset } => (register, offset, false),
+                        Cfa::Saved { register, offset } => (register, offset, true),
+                    };
+                    rbp_matters |= register == RBP && rbp_is_register;
+                    let base = if register == RBP { rbp } else { rsp };
+                    let cfa = base.wrapping_add_signed(offset);
+                    (if is_saved { read(cfa)? } else { cfa }, row.rbp)
+                }
+            };
+            if cfa <= rsp || cfa - rsp > FRAME_LEN_MAX {
+                return None;
+            }
+            if let Some(offset) = saved_rbp {
+                rbp = read(cfa.wrapping_add_signed(offset))?;
+                rbp_is_register = false;
+            }
+            let caller = read(cfa - 8)?;
+            // What is no frame pointer leads anywhere.
+            if caller == 0 || !has_table && !modules::has(caller) {
+                return None;
+            }
+            rsp = cfa;
+            // The call may be the last instruction of its function.
+            lookup = caller - 1;
+            Some(caller)
+        };
+        while frames.len() < DEPTH_MAX
+            && let Some(caller) = next()
+        {
+            frames.push(caller);
+        }
+        (frames, rbp_matters)
+    }
+}
+
+/// Reads a word of the same stack again. The target stores below it, so it is mapped.
+#[expect(unsafe_code, reason = "reads the stack of the target")]
+fn read_again(address: u64) -> u64 {
+    // SAFETY: the word lies above RSP of the thread that runs, in a stack that was mapped there before.
+    unsafe { memory::place(address).cast::<u64>().read_unaligned() }
+}
+
+/// The number of a stack, which the host knows from then on.
+fn number_of(address: u64, len: usize, callers: &[u64]) -> u32 {
+    let mut numbers = NUMBERS
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let numbers = numbers.get_or_insert_default();
+    let site = *numbers
+        .entry(vec![address])
+        .or_insert_with(|| host::announce_site(address, len));
+    if callers.is_empty() {
+        return site;
+    }
+    let mut key = vec![address];
+    key.extend_from_slice(callers);
+    *numbers.entry(key).or_insert_with(|| {
+        let number = host::next_site();
+        let words = [u64::from(number), u64::from(site), address, 0, 0];
+        let text: Vec<u8> = callers.iter().flat_map(|it| it.to_le_bytes()).collect();
+        host::send(MessageKind::Stack, words, &text, None);
+        number
+    })
+}
