@@ -162,7 +162,7 @@ pub(crate) enum Command {
     DemoStore(DemoStoreArgs),
     /// Run a command and record its operations on persistent memory
     ///
-    /// The workload is any dynamically linked x86-64 program; it needs no change and no special build. The trace has
+    /// The workload is any x86-64 program; it needs no change and no special build. The trace has
     /// every store, flush and fence on its pools, in the order in which stores reach memory, the system calls that
     /// read into a pool, sync it or resize it, and the beginning of the workload's output. Afterwards the trace is
     /// replayed, and the result must equal the pools byte for byte.
