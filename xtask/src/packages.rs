@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 22] = [
+const NEEDED: [(&str, &str); 24] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",

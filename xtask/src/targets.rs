@@ -34,6 +34,8 @@ pub enum Build {
     Java,
     /// Go with cgo, so that it is dynamic.
     Go,
+    /// The same without C: it is static, and recorded under QEMU.
+    StaticGo,
     /// A package of Rust; the source is its `Cargo.toml`.
     Cargo,
     /// A script.
@@ -259,6 +261,16 @@ impl Target {
                 command.args(["build", "-ldflags=-linkmode=external", "-o"]);
                 command.arg(folder.join("mapped-go")).arg(&source);
                 command.env("CGO_ENABLED", "1").env("HOME", folder);
+                command
+            }
+            Build::StaticGo => {
+                let text = fs::read_to_string(&source)?;
+                let copy = folder.join("static.go");
+                fs::write(&copy, text.replace("import \"C\"\n", ""))?;
+                let mut command = Command::new("go");
+                command.args(["build", "-o"]);
+                command.arg(folder.join("static-go")).arg(copy);
+                command.env("CGO_ENABLED", "0").env("HOME", folder);
                 command
             }
             Build::Cargo => {

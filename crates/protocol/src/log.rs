@@ -59,9 +59,7 @@ pub const HEAD_LEN: usize = 8;
 
 /// The head of a frame with so many bytes.
 pub fn head(kind: FrameKind, len: u32) -> [u8; HEAD_LEN] {
-    let [a, b, c, d] = (kind as u32).to_le_bytes();
-    let [e, f, g, h] = len.to_le_bytes();
-    [a, b, c, d, e, f, g, h]
+    (u64::from(kind as u32) | u64::from(len) << 32).to_le_bytes()
 }
 
 /// Words of 8 bytes.
