@@ -83,9 +83,22 @@ pub enum Replayed {
         bytes: String,
     },
     /// Recovery behaved differently on the same image.
-    Different,
+    Different {
+        /// What it did, if that is a failure as well.
+        failure: Option<RecoveryOutcome>,
+    },
     /// Recovery did not read the bytes.
     NotRead,
+}
+
+impl Replayed {
+    fn of(is_same: bool, failure: Option<RecoveryOutcome>) -> Self {
+        if is_same {
+            Self::Failed
+        } else {
+            Self::Different { failure }
+        }
+    }
 }
 
 impl<'a> Replay<'a> {
@@ -157,12 +170,7 @@ impl<'a> Replay<'a> {
             Basis::Crash(evidence) => evidence,
             Basis::Read(read) => return self.read_again(&checker, read, observer),
         };
-        let is_same = self.fails_again(&checker, evidence, observer)?;
-        Ok(if is_same {
-            Replayed::Failed
-        } else {
-            Replayed::Different
-        })
+        self.fails_again(&checker, evidence, observer)
     }
 
     fn read_again(
@@ -189,12 +197,12 @@ impl<'a> Replay<'a> {
         checker: &Checker<'_>,
         evidence: &Evidence,
         observer: &dyn Observer,
-    ) -> Result<bool, CheckError> {
+    ) -> Result<Replayed, CheckError> {
         if let Some((recording, evidence, crash)) = self.tree()? {
             let replay = TreeReplay::new(&recording, evidence, crash)?;
             let mut runner = checker.tree_runner(&recording)?;
             let verdict = replay.run(&mut runner, &|| observer.is_interrupted())?;
-            return Ok(self.is_same(evidence, verdict.as_ref()));
+            return Ok(self.compare(evidence, verdict.as_ref()));
         }
         let mut runner = checker.runner(Instruments::default())?;
         let trial = Trial {
@@ -205,25 +213,26 @@ impl<'a> Replay<'a> {
             (stored_by(self.finding, self.trace), &evidence.recovery)
         {
             let (_, bytes) = runner.run_and_read(&trial, place, len.min(output.len() / 2))?;
-            return Ok(bytes.is_some_and(|bytes| powerfail_finding::hex(&bytes) == *output));
+            let is_same = bytes.is_some_and(|bytes| powerfail_finding::hex(&bytes) == *output);
+            return Ok(Replayed::of(is_same, None));
         }
         let is_interrupted = || observer.is_interrupted();
         let results = runner.run(&[trial], &is_interrupted, &mut |_| ())?;
         let verdict = results.into_iter().next().and_then(|result| result.verdict);
-        Ok(self.is_same(evidence, verdict.as_ref()))
+        Ok(self.compare(evidence, verdict.as_ref()))
     }
 
-    /// Whether a verdict is what the finding shows.
-    fn is_same(&self, evidence: &Evidence, verdict: Option<&Verdict>) -> bool {
-        match (&evidence.recovery, verdict) {
+    /// Compares a verdict with what the finding shows.
+    fn compare(&self, evidence: &Evidence, verdict: Option<&Verdict>) -> Replayed {
+        let expected = &evidence.recovery;
+        let failure = verdict.and_then(symptom_of).map(|it| it.outcome);
+        let is_same = match (expected, verdict) {
             (RecoveryOutcome::Content { output }, Some(Verdict::Success { dump: Some(dump) })) => {
                 FreshName::of(self.trace).hide(&shown_content(dump)) == *output
             }
-            (expected, Some(verdict)) => {
-                symptom_of(verdict).is_some_and(|symptom| is_alike(expected, &symptom.outcome))
-            }
-            (_, None) => false,
-        }
+            _ => failure.as_ref().is_some_and(|it| is_alike(expected, it)),
+        };
+        Replayed::of(is_same, failure)
     }
 
     /// The command that opens recovery in gdb. `directory` is an empty directory for the crash image, which has to

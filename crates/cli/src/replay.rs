@@ -64,7 +64,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     interrupt::watch();
     let replayed = replay.run(RUNTIME, &mut Watcher::default())?;
     show(finding, args)?;
-    conclude(&replayed)
+    conclude(&replayed, args)
 }
 
 fn find<'r>(report: &'r Report, args: &ReplayArgs) -> anyhow::Result<&'r Finding> {
@@ -109,17 +109,28 @@ fn show(finding: &Finding, args: &ReplayArgs) -> anyhow::Result<()> {
 }
 
 /// Says whether recovery did the same again.
-fn conclude(replayed: &Replayed) -> anyhow::Result<Exit> {
+fn conclude(replayed: &Replayed, args: &ReplayArgs) -> anyhow::Result<Exit> {
     let sentence = match replayed {
         Replayed::Failed => "the same again: recovery did what is shown above".to_owned(),
         Replayed::Read { command, bytes } => {
             format!("the same again: {command} read {bytes} where it is shown above")
         }
-        Replayed::Different => {
-            complain(
-                "not reproduced: recovery behaved differently on the same image, so it depends on \
-                 something besides the pool",
-            );
+        Replayed::Different {
+            failure: Some(failure),
+        } => format!(
+            "not the same: on the same image, {} {failure}",
+            failure.command()
+        ),
+        Replayed::Different { failure: None } => {
+            complain(match &args.recover {
+                Some(_) => {
+                    "not reproduced: on this image, the given recovery does not do what is shown above"
+                }
+                None => {
+                    "not reproduced: on the same image, recovery does not do what is shown above, so it was changed, \
+                     or depends on something besides the pool"
+                }
+            });
             return Ok(Exit::Clean);
         }
         Replayed::NotRead => {

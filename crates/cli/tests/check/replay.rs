@@ -178,6 +178,13 @@ fn another_recovery_can_be_run_on_the_image() {
         repaired.stderr
     );
     run(crate::common::RECOVER).ends_with(FINDINGS);
+    // It fails as well, but in another way.
+    let other = run("sh -c 'exit 7'").ends_with(FINDINGS);
+    assert!(
+        other.stdout.contains("recovery exited with status 7"),
+        "{}",
+        other.stdout
+    );
 }
 
 #[test]
