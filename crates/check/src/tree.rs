@@ -34,7 +34,7 @@ use crate::crash::{BoundedObserver, Clock, Crashed, suspect_note};
 use crate::error::CheckError;
 use crate::event::Observer;
 use crate::file_lint;
-use crate::group::group;
+use crate::group::{group, list_outcomes};
 use crate::marks::add_marks;
 use crate::options::CrashOptions;
 use crate::places::Places;
@@ -171,15 +171,17 @@ fn add_lossy(lossy: Lossy, crashed: &mut Crashed) {
 fn join(finding: Finding, findings: &mut Vec<Finding>) {
     if let Some(known) = findings.iter_mut().find(|it| is_same_file(it, &finding)) {
         let count = known.count + finding.count;
-        if finding.code.class() == Class::Ordering {
-            *known = finding;
+        let mut other = finding;
+        if other.code.class() == Class::Ordering {
+            std::mem::swap(known, &mut other);
         }
+        list_outcomes(known, &other);
         known.count = count;
         return;
     }
     let lost = |it: &Finding| {
-        let first = it.places.first().filter(|it| it.role == Role::Store);
-        first.map(|it| {
+        let lost = it.places.iter().find(|it| it.role == Role::Store);
+        lost.map(|it| {
             (
                 it.file.clone(),
                 it.line,
@@ -193,7 +195,10 @@ fn join(finding: Finding, findings: &mut Vec<Finding>) {
         .iter_mut()
         .find(|it| is_prefix(it) && lost(it).is_some() && lost(it) == lost(&finding));
     match same {
-        Some(known) => known.count += finding.count,
+        Some(known) => {
+            list_outcomes(known, &finding);
+            known.count += finding.count;
+        }
         None => findings.push(finding),
     }
 }

@@ -30,7 +30,8 @@ pub struct Finding {
     pub message: String,
     /// How often it was seen.
     pub count: u64,
-    /// Where; the store that is lost comes first.
+    /// Where. The store that is lost comes first; if nothing is lost that was stored before the failure, the store that
+    /// comes too early does.
     pub places: Vec<SourcePlace>,
     /// What to do about it, in words: only what is verified, so there is a `fix`, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,7 +25,8 @@ pub fn finding_id(code: Code, places: &[SourcePlace]) -> String {
         hasher.update(text.as_bytes());
     };
     add(code.as_str());
-    for place in places {
+    let places = in_order(places);
+    for place in &places {
         if place.role == Role::Load && !code.class().is_of_reads() {
             // Known only if the reads of recovery were watched, too.
             continue;
@@ -43,11 +44,23 @@ pub fn finding_id(code: Code, places: &[SourcePlace]) -> String {
                 add(file.as_deref().map_or("", file_name));
             }
         }
-        add(&distance(&places[0], place).unwrap_or_default());
+        add(&distance(places[0], place).unwrap_or_default());
     }
     let mut id = hasher.finalize().to_hex().to_string();
     id.truncate(DIGITS);
     id
+}
+
+/// The places of a finding, the store that is missing before the one that survives: which of them is shown first makes no
+/// other bug.
+fn in_order(places: &[SourcePlace]) -> Vec<&SourcePlace> {
+    let mut places: Vec<&SourcePlace> = places.iter().collect();
+    if let [first, second, ..] = &mut places[..]
+        && (first.role, second.role) == (Role::Survivor, Role::Store)
+    {
+        std::mem::swap(first, second);
+    }
+    places
 }
 
 /// Gives every finding its id. Findings that would have the same get `-2`, `-3`, ... in the order of
@@ -135,6 +148,16 @@ mod tests {
         assert_eq!(before, id("/build/map.c", 110, 112));
         assert_ne!(before, id("/home/a/map.c", 10, 13));
         assert_ne!(before, id("/home/a/list.c", 10, 12));
+    }
+
+    #[test]
+    fn an_id_is_the_same_whether_the_survivor_or_the_missing_store_is_shown_first() {
+        let survivor = || place(Role::Survivor, "insert", "map.c", 10);
+        let missing = || place(Role::Store, "insert", "map.c", 14);
+        let failure = || place(Role::Failure, "insert", "map.c", 11);
+        let code = Code::RecoveryRejects;
+        let id = finding_id(code, &[missing(), survivor(), failure()]);
+        assert_eq!(id, finding_id(code, &[survivor(), missing(), failure()]));
     }
 
     #[test]

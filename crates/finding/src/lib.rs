@@ -1,8 +1,8 @@
 //! The vocabulary of results: what a finding is, and nothing about how it is found or shown.
 //!
 //! A [`Finding`] is one distinct bug. Its [`Code`] is stable, has a documentation page
-//! (`docs/reference/findings/`), a [`Class`] and a [`Severity`]. Its [`SourcePlace`]s say where; the store that
-//! is lost comes first. Everything here is JSON as it is printed by `--format json`; the schema is
+//! (`docs/reference/findings/`), a [`Class`] and a [`Severity`]. Its [`SourcePlace`]s say where; the store to
+//! blame comes first. Everything here is JSON as it is printed by `--format json`; the schema is
 //! derived from these types.
 
 mod code;

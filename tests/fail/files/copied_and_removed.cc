@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
     }
     create_synced("old", "the only copy", 13);
     fs::path dir = files_dir;
-    fs::copy_file(dir / "old", dir / "new");
-    fs::remove(dir / "old"); // expect: PF0906
+    fs::copy_file(dir / "old", dir / "new"); // lost: PF0906
+    fs::remove(dir / "old");
     return 0;
 }

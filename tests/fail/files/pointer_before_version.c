@@ -21,10 +21,10 @@ int main(int argc, char **argv) {
     create_synced("version1", "content", 7);
     create_synced("CURRENT", "version1", 8);
     int file = open_file("version2", O_CREAT | O_WRONLY);
-    check(write(file, "content", 7) == 7, "write");
+    check(write(file, "content", 7) == 7, "write"); // lost: PF0908
     close(file);
     int current = open_file("CURRENT", O_WRONLY);
-    check(pwrite(current, "version2", 8, 0) == 8, "write"); // expect: PF0908
+    check(pwrite(current, "version2", 8, 0) == 8, "write");
     check(fsync(current) == 0, "fsync");
     return 0;
 }

@@ -22,7 +22,7 @@ fn main() {
     fs::rename(&temporary, &path).unwrap();
     File::open(directory).unwrap().sync_all().unwrap();
     let mut file = File::create(&temporary).unwrap();
-    file.write_all(b"[1,2]").unwrap();
+    file.write_all(b"[1,2]").unwrap(); // lost: PF0901
     drop(file);
-    fs::rename(&temporary, &path).unwrap(); // expect: PF0901
+    fs::rename(&temporary, &path).unwrap();
 }

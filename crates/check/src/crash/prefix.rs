@@ -473,12 +473,13 @@ impl Engine<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
         let mut found = Vec::new();
+        // Nothing is lost that the program has stored: to blame is the store that comes too early.
+        if let Some(survivor) = before.store() {
+            found.push(places.of_event(Role::Survivor, survivor)?);
+        }
         let lost = after.store().or_else(|| after.nearest_store());
         if let Some(lost) = lost {
             found.push(places.of_event(Role::Store, lost)?);
-        }
-        if let Some(survivor) = before.store() {
-            found.push(places.of_event(Role::Survivor, survivor)?);
         }
         found.push(places.of_event(Role::Failure, failed.trial.at)?);
         let message = message(failed.symptom.code, &found);

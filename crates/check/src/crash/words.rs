@@ -142,10 +142,25 @@ pub(super) fn between(places: &[SourcePlace], succeeds: bool) -> Option<String> 
     ))
 }
 
+/// The function in which the power fails: that of a store to blame if it is on the call stack, or else the innermost one.
+/// Nobody looks for a bug in `persist`.
+fn operation<'p>(failure: &'p SourcePlace, places: &'p [SourcePlace]) -> Option<&'p str> {
+    let is_called = |function: &&String| {
+        let mut frames = failure.stack.iter();
+        frames.any(|frame| frame.function.as_ref() == Some(*function))
+    };
+    let to_blame = places
+        .iter()
+        .filter(|it| matches!(it.role, Role::Survivor | Role::Store));
+    let mut functions = to_blame.filter_map(|place| place.function.as_ref());
+    let operation = functions.find(is_called).or(failure.function.as_ref());
+    operation.map(String::as_str)
+}
+
 /// What a crash finding says: what recovery does, and when the power fails.
 pub(super) fn message(code: Code, places: &[SourcePlace]) -> String {
     let failure = places.iter().find(|place| place.role == Role::Failure);
-    let function = failure.and_then(|place| place.function.as_deref());
+    let function = failure.and_then(|failure| operation(failure, places));
     let moment = function.map_or_else(
         || "if the power fails at this moment".to_owned(),
         |function| format!("if the power fails in {function}"),
@@ -159,5 +174,43 @@ pub(super) fn message(code: Code, places: &[SourcePlace]) -> String {
         }
         Code::AcknowledgedLost => format!("an acknowledged operation is lost {moment}"),
         _ => format!("recovery fails {moment}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::StackFrame;
+
+    use super::*;
+
+    #[test]
+    fn the_power_fails_in_the_function_that_calls_the_helper() {
+        let place = |role: Role, function: &str| SourcePlace {
+            function: Some(function.into()),
+            ..SourcePlace::new(role)
+        };
+        let frame = |function: &str| StackFrame {
+            function: Some(function.into()),
+            file: None,
+            line: None,
+            module: None,
+            offset: 0,
+            trusted: false,
+        };
+        let failure = SourcePlace {
+            stack: ["persist", "put", "transfer", "main"].map(frame).to_vec(),
+            ..place(Role::Failure, "persist")
+        };
+        let says = |places: &[SourcePlace]| message(Code::RecoveryRejects, places);
+        let known = [place(Role::Survivor, "transfer"), failure.clone()];
+        assert_eq!(
+            says(&known),
+            "recovery fails if the power fails in transfer"
+        );
+        let elsewhere = [place(Role::Survivor, "create"), failure];
+        assert_eq!(
+            says(&elsewhere),
+            "recovery fails if the power fails in persist"
+        );
     }
 }

@@ -161,10 +161,11 @@ impl TreeEngine<'_, '_> {
                 }
                 Ok(())
             };
+            // Nothing is lost that was done: to blame is the operation that comes too early.
+            add(self, Role::Survivor, survivor)?;
             if let Some(next_good) = next_good {
                 add(self, Role::Store, next_good.saturating_sub(1))?;
             }
-            add(self, Role::Survivor, survivor)?;
             add(self, Role::Failure, first_bad)?;
             let survived = in_sentence(self.recording, survivor);
             let until = next_good.map_or_else(String::new, |next| {

@@ -105,7 +105,7 @@ fn does(finding: &Finding, outcomes: &str) -> bool {
 }
 
 /// The line of a finding's first place, if that is in the program itself.
-pub(crate) fn line_in(program: &Program, finding: &Finding) -> Option<u32> {
+fn line_in(program: &Program, finding: &Finding) -> Option<u32> {
     line_of(program, finding.places.first()?)
 }
 
@@ -114,16 +114,10 @@ fn line_of(program: &Program, place: &SourcePlace) -> Option<u32> {
     file.ends_with(program.name()).then_some(place.line)?
 }
 
-/// A finding is located at its first place. One that a crash shows is located at its survivor, unless the program
-/// marks the lost store.
+/// A finding is located at its first place. If the program marks the lost store, that must be it.
 pub(crate) fn is_at(program: &Program, expectation: &Expectation, finding: &Finding) -> bool {
     let first = finding.places.first();
-    let place = if expectation.is_lost {
-        first.filter(|it| it.role == Role::Store)
-    } else {
-        let survivor = finding.places.iter().find(|it| it.role == Role::Survivor);
-        survivor.or(first)
-    };
+    let place = first.filter(|it| !expectation.is_lost || it.role == Role::Store);
     finding.code == expectation.code
         && finding.severity == expectation.severity
         && (program.is_script()

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use powerfail_finding::{Finding, Report};
 use serde_json::{Value, json};
 
-use crate::compare::{is_at, line_in};
-use crate::program::{Expectation, Kind, Program};
+use crate::compare::is_at;
+use crate::program::{Kind, Program};
 use crate::run::Attempt;
 
 /// Where the figures are kept, if they are wanted.
@@ -40,13 +40,10 @@ fn figures(program: &Program, attempt: &Attempt) -> Value {
     let findings = findings.filter(|(_, finding)| !is_documented(finding));
     let findings: Vec<Value> = findings
         .map(|(number, finding)| {
-            let planted = |it: &&Expectation| !it.is_unconfirmed() && it.code == finding.code;
-            let mut planted = program.expectations.iter().filter(planted);
-            let first = line_in(program, finding);
+            let mut planted = { program.expectations.iter() }.filter(|it| !it.is_unconfirmed());
             json!({
                 "code": finding.code,
-                "is_located": planted.clone().any(|it| is_at(program, it, finding)),
-                "is_first": planted.any(|it| first.is_some_and(|line| it.lines.contains(&line))),
+                "is_first": planted.any(|it| is_at(program, it, finding)),
                 "is_advised": finding.suggestion.is_some(),
                 "is_verified": text["findings"][number]["fix"]["verified"] == true,
             })

@@ -49,6 +49,7 @@ fn words(finding: &Finding, place: &SourcePlace) -> String {
         Role::Survivor if finding.code == Code::NotRobust => {
             "recovery reads this store, which came later".to_owned()
         }
+        Role::Survivor if is_prefix(evidence) => "this store survives alone".to_owned(),
         Role::Survivor => "this store survives without the other".to_owned(),
         Role::Overwrite => "this store overwrites it".to_owned(),
         Role::Publish => "this store makes it reachable".to_owned(),
@@ -123,10 +124,13 @@ fn store(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) ->
             failure.lost_lines.is_empty() && place.event.is_some_and(|event| event < failure.event)
         });
     let is_torn = evidence.is_some_and(|it| it.torn) && finding.places.first() == Some(place);
+    let is_later =
+        is_prefix(evidence) && matches!(moment(evidence, place), Moment::Here | Moment::Later);
     match code {
         _ if is_torn => "this store is torn: a part of it is durable, the rest is lost",
         Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
         _ if survives => "this store is durable, but what follows it is lost",
+        _ if is_later => "the power fails before this store",
         Code::StoreNotFlushed if evidence.is_some() => match by {
             DurableBy::Flush => "this store is lost: it is not flushed in time",
             DurableBy::Sync => "this store is lost: no msync or fdatasync writes it back in time",
@@ -185,6 +189,11 @@ fn fence(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
         (_, Moment::Later) => "this fence comes too late",
         (_, Moment::Unknown) => "fenced here",
     }
+}
+
+/// Whether every store before the failure is durable.
+fn is_prefix(evidence: Option<&Evidence>) -> bool {
+    evidence.is_some_and(|it| it.failure.lost_lines.is_empty() && it.failure.again.is_none())
 }
 
 /// Where an event lies, seen from the failure.

@@ -85,7 +85,7 @@ pub(super) fn add_places<'f>(
     finding: &Finding,
     sources: &mut Sources<'_>,
 ) -> Group<'f> {
-    // In the order of their first place, so that the store comes first.
+    // In the order of their first place, so that the store to blame comes first.
     let mut snippets: Vec<(String, Vec<Mark>)> = Vec::new();
     let mut elsewhere: Vec<String> = Vec::new();
     let mut primary_is_marked = false;
