@@ -4,6 +4,7 @@
 //! `lazy_findings.rs`, `losses.rs`, and outside of this folder `eager`, `lazy` and `races`. `finding.rs` makes findings of
 //! failures, `words.rs` has their sentences, `engine.rs` what all phases share.
 
+mod beside;
 mod candidate;
 mod engine;
 mod finding;
@@ -153,6 +154,7 @@ pub(crate) fn crash<'t>(
     // A recovery that has failed can fail.
     let can_fail = has_failed(&crashed) || tested == Some(OracleTest::CanFail);
     engine.weigh_losses(&linted, options, can_fail, places.remedy(), &mut crashed)?;
+    engine.join_beside(&linted, &mut crashed)?;
     let is_stopped = engine.is_interrupted;
     crashed.is_interrupted = (is_stopped || tested.is_some()) && bounded.observer.is_interrupted();
     if is_stopped && !crashed.is_interrupted {

@@ -5,7 +5,9 @@ use powerfail_finding::{
 };
 
 use crate::races::are_about_one_store;
-use crate::root_cause::{absorb, add_consequence, fold_root_causes, have_one_cause, rank};
+use crate::root_cause::{
+    absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause, rank,
+};
 use crate::transient::summarise_transient_data;
 
 /// A line to blame, and for what.
@@ -37,12 +39,17 @@ pub fn is_same_bug(one: &Finding, other: &Finding) -> bool {
         || are_about_one_store(one, other)
 }
 
-/// Whether another finding of the same bug says more about it than the known one: it is worse, a crash shows it, or it names
-/// the mistake more exactly.
+/// Whether another finding of the same bug says more about it than the known one: it is worse, it names a line to blame, a
+/// crash shows it, or it names the mistake more exactly.
 pub fn says_more(other: &Finding, known: &Finding) -> bool {
     let of = |finding: &Finding| {
         let is_unproven = finding.evidence.is_none();
-        (finding.severity, is_unproven, rank(finding))
+        (
+            finding.severity,
+            blames_nothing(finding),
+            is_unproven,
+            rank(finding),
+        )
     };
     of(other) < of(known)
 }
@@ -100,6 +107,7 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
     let is_further = |place: &SourcePlace| {
         let has_others = [
             Code::PublishedBeforeDurable,
+            Code::StoreNotAdded,
             Code::NeighbourFlush,
             Code::LateFlush,
         ];

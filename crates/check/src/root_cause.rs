@@ -28,6 +28,26 @@ pub(crate) fn have_one_cause(one: &Finding, other: &Finding) -> bool {
         (other, one)
     };
     is_same(cause, other, Scope::SeveralRuns)
+        || is_in_operation(cause, other)
+        || is_in_operation(other, cause)
+}
+
+/// Whether a finding is a failure of which nothing is known but that it is there: no line is to blame.
+pub(crate) fn blames_nothing(finding: &Finding) -> bool {
+    let is_blamed = |place: &SourcePlace| matches!(place.role, Role::Store | Role::Survivor);
+    is_symptom(finding.code) && !finding.places.iter().any(is_blamed)
+}
+
+/// Whether a failure of which nothing is known happened in the function to which another finding points.
+fn is_in_operation(cause: &Finding, other: &Finding) -> bool {
+    let operation = subject(cause).and_then(function_of);
+    let is_known = cause.severity == Severity::Error && !blames_nothing(cause);
+    let mut failures = other.places.iter().filter(|it| it.role == Role::Failure);
+    let is_in = |failure: &SourcePlace| {
+        let mut frames = failure.stack.iter();
+        frames.any(|frame| frame.file.clone().zip(frame.function.clone()) == operation)
+    };
+    is_known && operation.is_some() && blames_nothing(other) && failures.any(is_in)
 }
 
 /// The smaller, the better a finding says what is wrong, and shows it.
@@ -82,12 +102,13 @@ pub(crate) fn rank(finding: &Finding) -> u32 {
         Code::RecoveryHangs => 5,
         Code::NeighbourFlush => 7,
         Code::LateFlush => 8,
+        Code::TransientData => 9,
         _ => 6,
     }
 }
 
 /// Whether a finding says that a flush or fence is missing.
-const fn is_of_missing_flush(code: Code) -> bool {
+pub(crate) const fn is_of_missing_flush(code: Code) -> bool {
     matches!(
         code,
         Code::StoreNotFlushed
@@ -130,8 +151,10 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
         Code::StoreNotAdded => {
             is_not_rolled_back(cause, other, scope)
                 || is_added_instead(cause, other)
+                || is_not_added_again(cause, other)
                 || is_one_run && is_added_together(cause, other)
         }
+        Code::DuplicateAdd | Code::AddWithoutStore => is_same_add(cause, other),
         code if code.class().is_of_reads() => {
             is_one_run && (is_same_record(cause, other) || are_fenced_together(cause, other))
         }
@@ -142,6 +165,7 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
         }
         _ if is_repaired_together(cause, other) => true,
         code if is_symptom(code) && is_symptom(other.code) => are_outcomes(cause, other),
+        code if is_symptom(code) => is_shown_lost(cause, other),
         _ => false,
     }
 }
@@ -176,6 +200,18 @@ fn are_outcomes(cause: &Finding, other: &Finding) -> bool {
         // The same store comes too early, and what it comes before is in one operation.
         !survivors(cause).is_empty() && is_same_survivor && share_function(cause, other)
     }
+}
+
+/// Whether what the lint says about a store without a flush is about one that a crash has lost, and recovery fails then.
+fn is_shown_lost(cause: &Finding, other: &Finding) -> bool {
+    let evidence = cause.evidence.as_ref();
+    let is_by_loss =
+        evidence.is_some_and(|it| !it.failure.lost_lines.is_empty() && it.failure.again.is_none());
+    let is_lost = |store| stores(cause).any(|lost| is_same_code(store, lost));
+    is_by_loss
+        && other.evidence.is_none()
+        && lacks_flush(other)
+        && stores(other).next().is_some_and(is_lost)
 }
 
 /// Whether a finding comes from a store that its transaction does not know.
@@ -226,7 +262,8 @@ fn is_missed(cause: &Finding, other: &Finding, scope: Scope) -> bool {
     lacks_flush(other) && (is_same_store || is_beside)
 }
 
-fn lacks_flush(finding: &Finding) -> bool {
+/// Whether a finding says that a store is not flushed, whether or not that is a mistake.
+pub(crate) fn lacks_flush(finding: &Finding) -> bool {
     is_of_missing_flush(finding.code) || finding.code == Code::TransientData
 }
 
@@ -246,10 +283,22 @@ fn is_beside(cause: &Finding, other: &Finding) -> bool {
     lack_flushes && is_unshown && is_same_place
 }
 
-/// Whether the first places of two findings are a few lines of code apart.
+/// The place that is compared with that of another finding: the first one, or what is missing where the first one is the
+/// store that comes too early.
+fn subject(finding: &Finding) -> Option<&SourcePlace> {
+    let is_missing = |place: &&SourcePlace| place.role == Role::Store;
+    match finding.places.first() {
+        Some(first) if first.role == Role::Survivor => {
+            finding.places.iter().find(is_missing).or(Some(first))
+        }
+        first => first,
+    }
+}
+
+/// Whether the subjects of two findings are a few lines of code apart.
 fn are_next(one: &Finding, other: &Finding) -> bool {
     const LINES_MAX: u32 = 4;
-    let line = |finding: &Finding| finding.places.first().and_then(|place| place.line);
+    let line = |finding: &Finding| subject(finding).and_then(|place| place.line);
     let both = line(one).zip(line(other));
     both.is_some_and(|(one, other)| one.abs_diff(other) <= LINES_MAX)
 }
@@ -259,7 +308,7 @@ fn are_next(one: &Finding, other: &Finding) -> bool {
 fn are_near(one: &Finding, other: &Finding) -> bool {
     const OBJECT_BYTES: u64 = 128;
     let store = |finding: &Finding| {
-        let store = finding.places.first().filter(|it| it.role == Role::Store)?;
+        let store = subject(finding).filter(|it| it.role == Role::Store)?;
         Some((store.pool.clone()?, store.pool_offset?))
     };
     match (store(one), store(other)) {
@@ -289,7 +338,22 @@ fn are_fenced_together(cause: &Finding, other: &Finding) -> bool {
         && lacks_fence(other)
         && share_function(cause, other)
         && are_near(cause, other)
-        && are_stored_before_flushed(cause, other)
+        && (are_stored_before_flushed(cause, other) || survive_one_store(cause, other))
+}
+
+/// Whether two findings show their losses beside one store that survives: a fence before it is for both.
+fn survive_one_store(one: &Finding, other: &Finding) -> bool {
+    let survivors = |finding| {
+        [
+            lines(finding, Role::Survivor),
+            lines(finding, Role::Publish),
+        ]
+        .concat()
+    };
+    let stores = [lines(one, Role::Store), lines(other, Role::Store)].concat();
+    !survivors(one).is_empty()
+        && survivors(one) == survivors(other)
+        && !survivors(one).iter().any(|it| stores.contains(it))
 }
 
 /// Whether both stores of two findings come before both flushes. A store after the flush of the other one may publish it: a
@@ -330,7 +394,7 @@ fn is_repaired_together(cause: &Finding, other: &Finding) -> bool {
         && share_function(cause, other)
 }
 
-/// Whether the first place of a finding is worth showing in the one that it is a part of.
+/// Whether the subject of a finding is worth showing in the one that it is a part of.
 fn names_further_place(cause: &Finding, other: &Finding) -> bool {
     let are_stores = cause.code.class().is_of_reads() || is_hint(cause.code);
     are_stores && (is_same_record(cause, other) || are_fenced_together(cause, other))
@@ -340,9 +404,9 @@ fn names_further_place(cause: &Finding, other: &Finding) -> bool {
         || is_repaired_together(cause, other)
 }
 
-/// Whether the first places of two findings are in the same function.
-fn share_function(one: &Finding, other: &Finding) -> bool {
-    let function = |finding: &Finding| finding.places.first().and_then(function_of);
+/// Whether the subjects of two findings are in the same function.
+pub(crate) fn share_function(one: &Finding, other: &Finding) -> bool {
+    let function = |finding: &Finding| subject(finding).and_then(function_of);
     function(one).is_some_and(|it| function(other) == Some(it))
 }
 
@@ -350,7 +414,7 @@ fn share_function(one: &Finding, other: &Finding) -> bool {
 fn share_line(one: &Finding, other: &Finding) -> bool {
     const LINE_BYTES: u64 = 64;
     let store = |finding: &Finding| {
-        let store = finding.places.first().filter(|it| it.role == Role::Store)?;
+        let store = subject(finding).filter(|it| it.role == Role::Store)?;
         let line = (store.pool.clone()?, store.pool_offset? / LINE_BYTES);
         Some((function_of(store)?, line))
     };
@@ -361,14 +425,33 @@ fn function_of(place: &SourcePlace) -> Option<(String, String)> {
     Some((place.file.clone()?, place.function.clone()?))
 }
 
-/// Whether a range that is not stored to was added a few lines before a store to what was not added: it is the wrong one.
+/// Whether a range that is not stored to, or that was added already, was added a few lines before a store to what was not
+/// added: it is the wrong one.
 /// Farther away, it may be another mistake.
 fn is_added_instead(cause: &Finding, other: &Finding) -> bool {
     cause.code == Code::StoreNotAdded
-        && other.code == Code::AddWithoutStore
+        && is_of_add(other.code)
         && cause.severity == Severity::Error
         && is_right_before(other, cause)
         && share_function(cause, other)
+}
+
+/// Whether a finding says that a range need not be added.
+const fn is_of_add(code: Code) -> bool {
+    matches!(code, Code::DuplicateAdd | Code::AddWithoutStore)
+}
+
+/// Whether two findings are about one line that adds too much: what is not stored to may also be added already.
+fn is_same_add(cause: &Finding, other: &Finding) -> bool {
+    let add = |finding: &Finding| finding.places.first().map(line_of).filter(is_known);
+    is_of_add(other.code) && add(cause).is_some() && add(cause) == add(other)
+}
+
+/// Whether two findings are about stores that are not added, and have one of them in common: each test case stores to other
+/// fields of the object.
+fn is_not_added_again(cause: &Finding, other: &Finding) -> bool {
+    let is_store = |store| stores(other).any(|it| is_same_code(store, it));
+    other.code == Code::StoreNotAdded && stores(cause).any(is_store)
 }
 
 /// Whether something that needs no flush is flushed a few lines after a store that lacks one: it is the wrong thing. A
@@ -381,10 +464,10 @@ fn is_flushed_instead(cause: &Finding, other: &Finding) -> bool {
         && share_function(cause, other)
 }
 
-/// Whether the first place of a finding is at most a few lines of code before that of another one.
+/// Whether the subject of a finding is at most a few lines of code before that of another one.
 fn is_right_before(first: &Finding, then: &Finding) -> bool {
     const LINES_MAX: u32 = 3;
-    let line = |finding: &Finding| finding.places.first().and_then(|it| it.line);
+    let line = |finding: &Finding| subject(finding).and_then(|it| it.line);
     let distance = line(first)
         .zip(line(then))
         .and_then(|(first, then)| then.checked_sub(first));
@@ -438,7 +521,7 @@ pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
     }
     if names_further_place(cause, &other) {
         let known: Vec<CodeLine> = cause.places.iter().map(line_of).collect();
-        let further = other.places.first().cloned();
+        let further = subject(&other).cloned();
         cause
             .places
             .extend(further.filter(|it| !known.contains(&line_of(it))));
@@ -516,7 +599,7 @@ const fn shows(role: Role) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{Evidence, FailurePoint, Fix, Helper, LostLine};
+    use powerfail_finding::{Evidence, FailurePoint, Fix, Helper, LostLine, UnsafeRead};
 
     use super::*;
 
@@ -601,6 +684,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_crash_has_lost_is_not_called_transient() {
+        let lost = vec![place(Role::Store, 8), place(Role::Failure, 12)];
+        for code in [Code::RecoveryCrashes, Code::RecoveryRejects] {
+            let shown = |lines| shown(code, lost.clone(), exit(1), lines);
+            let transient = |line| found(Code::TransientData, vec![place(Role::Store, line)]);
+            let error = (code, Severity::Error);
+            assert_eq!(folded(vec![transient(8), shown(2)]), [error]);
+            assert_eq!(folded(vec![transient(9), shown(2)]).len(), 2);
+            // With every earlier store durable, nothing of it is lost.
+            assert_eq!(folded(vec![transient(8), shown(0)]).len(), 2);
+        }
+    }
+
+    #[test]
     fn a_flush_that_may_be_missing_is_part_of_what_shows_that_it_is() {
         let store = || place(Role::Store, 7);
         let hints = || {
@@ -641,6 +738,42 @@ mod tests {
                 .collect();
             assert_eq!(stores, [2, 1]);
         }
+    }
+
+    #[test]
+    fn reads_of_two_lines_before_one_flag_lack_one_fence() {
+        // Each line is flushed before the next one is stored to.
+        let read = |line: u32, offset, flag| {
+            let at = |role, line: u32| SourcePlace {
+                event: Some(u64::from(line)),
+                ..place(role, line)
+            };
+            let store = SourcePlace {
+                function: Some("insert".into()),
+                pool: Some("pool".into()),
+                pool_offset: Some(offset),
+                ..at(Role::Store, line)
+            };
+            let places = vec![store, at(Role::Flush, line + 1), at(Role::Publish, flag)];
+            Finding {
+                read: Some(UnsafeRead {
+                    event: 30,
+                    failure_points: 1,
+                    command: "recovery".into(),
+                    bytes: String::new(),
+                    instead: Vec::new(),
+                    not_durable: Some(NotDurable::NotFenced),
+                    trace: None,
+                    strict: false,
+                    tried: None,
+                }),
+                ..shown(Code::CrossFailureRace, places, exit(1), 1)
+            }
+        };
+        assert_eq!(folded(vec![read(7, 64, 11), read(9, 128, 11)]).len(), 1);
+        // Another flag, or the second line is the flag of the first one.
+        assert_eq!(folded(vec![read(7, 64, 11), read(9, 128, 12)]).len(), 2);
+        assert_eq!(folded(vec![read(7, 64, 9), read(9, 128, 9)]).len(), 2);
     }
 
     #[test]

@@ -506,6 +506,71 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_add_is_one_finding_whichever_fields_a_test_case_stores_to() {
+        let missing = |lines: &[u32]| {
+            let stores = lines.iter().map(|line| place(Role::Store, *line));
+            Finding {
+                places: stores.collect(),
+                ..found(Code::StoreNotAdded, lines[0])
+            }
+        };
+        let all = stored(vec![
+            missing(&[246, 247, 248]),
+            missing(&[245, 247, 248]),
+            missing(&[248, 246]),
+            missing(&[245, 246, 247, 248]),
+            missing(&[250]),
+        ]);
+        let lines: Vec<_> = all.iter().map(|it| it.places[0].line).collect();
+        assert_eq!(lines, [Some(246), Some(250)]);
+    }
+
+    #[test]
+    fn a_useless_add_is_one_finding() {
+        let add = |code, line| Finding {
+            places: vec![place(Role::Add, line)],
+            ..found(code, line)
+        };
+        let all = stored(vec![
+            add(Code::AddWithoutStore, 277),
+            add(Code::DuplicateAdd, 277),
+            add(Code::DuplicateAdd, 280),
+        ]);
+        let codes: Vec<Code> = all.iter().map(|it| it.code).collect();
+        assert_eq!(codes, [Code::AddWithoutStore, Code::DuplicateAdd]);
+    }
+
+    #[test]
+    fn a_failure_without_a_cause_gives_way_to_what_is_to_blame_in_the_same_operation() {
+        let in_function = |function: &str, mut place: SourcePlace| {
+            place.function = Some(function.into());
+            place.stack = vec![powerfail_finding::StackFrame {
+                function: Some("empty_limbo".into()),
+                file: Some("list.c".into()),
+                line: Some(228),
+                module: None,
+                offset: 0,
+                trusted: false,
+            }];
+            place
+        };
+        let unknown = Finding {
+            places: vec![in_function("tx_own", place(Role::Failure, 40))],
+            ..shown(Code::RecoveryRejects, 40, 6)
+        };
+        let missing = |function| Finding {
+            places: vec![in_function(function, place(Role::Store, 227))],
+            ..found(Code::StoreNotAdded, 227)
+        };
+        let codes =
+            |all: Vec<Finding>| -> Vec<Code> { stored(all).iter().map(|it| it.code).collect() };
+        let one = [Code::StoreNotAdded];
+        assert_eq!(codes(vec![unknown.clone(), missing("empty_limbo")]), one);
+        assert_eq!(codes(vec![missing("empty_limbo"), unknown.clone()]), one);
+        assert_eq!(codes(vec![missing("insert"), unknown]).len(), 2);
+    }
+
+    #[test]
     fn what_test_cases_show_of_one_bug_is_one_finding() {
         let all = stored(vec![
             found(Code::StoreNotFlushed, 7),

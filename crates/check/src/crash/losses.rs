@@ -78,12 +78,11 @@ impl Engine<'_, '_> {
         remedy: Remedy,
         crashed: &mut Crashed,
     ) -> Result<(), CheckError> {
-        let is_loss = |finding: &Finding| is_error(finding) || is_transient(finding);
-        if options.lazy.is_none()
-            || options.is_partial()
-            || self.is_interrupted
-            || !crashed.findings.iter().any(is_loss)
-        {
+        // Whether recovery reads data is seen without exploring what a crash can lose of it.
+        let is_loss = |finding: &Finding| {
+            is_transient(finding) || options.lazy.is_some() && is_error(finding)
+        };
+        if options.is_partial() || self.is_interrupted || !crashed.findings.iter().any(is_loss) {
             return Ok(());
         }
         let is_explored = crashed.totals.exploration.as_ref().is_some_and(is_complete);

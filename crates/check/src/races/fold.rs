@@ -20,7 +20,8 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
         let is_about =
             |known: &Finding| blames(known, &writer) || needs_no_loss && survives(known, &writer);
         if race.code == Code::CrossFailureRace && race.evidence.is_some() {
-            while let Some(place) = findings.iter().position(is_about) {
+            let is_part = |known: &Finding| is_about(known) || is_overwritten(known, &writer);
+            while let Some(place) = findings.iter().position(is_part) {
                 let known = findings.remove(place);
                 absorb(&mut race, known);
             }
@@ -41,7 +42,7 @@ pub(crate) fn are_about_one_store(one: &Finding, other: &Finding) -> bool {
         let writer = store_of(race).map(line_of);
         race.code == Code::CrossFailureRace
             && race.severity == Severity::Error
-            && writer.is_some_and(|writer| blames(known, &writer))
+            && writer.is_some_and(|writer| blames(known, &writer) || is_overwritten(known, &writer))
     };
     is_it(one, other) || is_it(other, one)
 }
@@ -100,6 +101,13 @@ fn blames(finding: &Finding, writer: &CodeLine) -> bool {
     };
     let mut stores = finding.places.iter().filter(|it| it.role == Role::Store);
     finding.severity == Severity::Error && is_lost && stores.any(|it| line_of(it) == *writer)
+}
+
+/// Whether a finding says that the store of a line is overwritten before it is durable: the flush that a race lacks makes
+/// it durable before.
+fn is_overwritten(finding: &Finding, writer: &CodeLine) -> bool {
+    finding.code == Code::DirtyOverwrite
+        && store_of(finding).is_some_and(|store| line_of(store) == *writer)
 }
 
 /// Whether recovery fails with every store in place, up to the store of a line.
@@ -214,6 +222,26 @@ mod tests {
         assert_eq!(race.evidence.as_ref().map(|it| it.failure.event), Some(30));
         let others = [7, 8, 11].map(ended_by);
         assert_eq!(race.consequences, others);
+    }
+
+    #[test]
+    fn a_store_that_is_overwritten_before_it_is_durable_is_part_of_its_race() {
+        let overwritten = || {
+            let places = vec![place(Role::Store, 7), place(Role::Overwrite, 9)];
+            Finding::new(Code::DirtyOverwrite, String::new(), places)
+        };
+        let race = shown(Code::CrossFailureRace, 30, 6, 1);
+        assert!(are_about_one_store(&race, &overwritten()));
+        let codes = |findings: &[Finding]| findings.iter().map(|it| it.code).collect::<Vec<_>>();
+        let findings = folded(vec![overwritten()], race.clone());
+        assert_eq!(codes(&findings), [Code::CrossFailureRace]);
+        // What nothing confirms is not hidden behind what only costs time.
+        let unconfirmed = Finding {
+            evidence: None,
+            severity: Severity::Warning,
+            ..race
+        };
+        assert_eq!(folded(vec![overwritten()], unconfirmed).len(), 2);
     }
 
     #[test]
