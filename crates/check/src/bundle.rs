@@ -87,7 +87,7 @@ pub(crate) fn pack(
 }
 
 fn copy(from: &Path, directory: &Directory, name: &Path) -> Result<(), DirectoryError> {
-    let copied = File::open(from).and_then(|from| directory.copy(from, name));
+    let copied = File::open(from).and_then(|from| directory.copy(&from, name));
     copied.map_err(DirectoryError::file(from))
 }
 

@@ -302,12 +302,14 @@ pub fn export(out: &Path, to: &Path) -> Result<(), DirectoryError> {
     let (report, kept) = stored(&directory)?;
     let new = Directory::create_new(to).map_err(DirectoryError::file(to))?;
     for name in kept_names(&report, &kept) {
-        let copied = directory.read(&name).and_then(|from| new.copy(from, &name));
+        let copied = directory
+            .read(&name)
+            .and_then(|from| new.copy(&from, &name));
         copied.map_err(DirectoryError::file(&out.join(name)))?;
     }
     for name in [COVERAGE, SOURCES] {
         if let Ok(from) = directory.read(name.as_ref()) {
-            let copied = new.copy(from, name.as_ref());
+            let copied = new.copy(&from, name.as_ref());
             copied.map_err(DirectoryError::file(&out.join(name)))?;
         }
     }

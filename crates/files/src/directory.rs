@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
+use crate::content;
 use crate::input::read_whole;
 use crate::refusal;
 
@@ -120,10 +121,10 @@ impl Directory {
     }
 
     /// Copies a file into a new one beneath this directory, with the permissions that a copy may have.
-    pub fn copy(&self, mut from: File, name: &Path) -> io::Result<()> {
+    pub fn copy(&self, from: &File, name: &Path) -> io::Result<()> {
         let mode = from.metadata()?.mode() & 0o777;
-        let mut to = self.create_file(name)?;
-        io::copy(&mut from, &mut to)?;
+        let to = self.create_file(name)?;
+        content::copy(from, &to)?;
         to.set_permissions(Permissions::from_mode(mode))
     }
 

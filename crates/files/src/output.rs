@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
 use rustix::io::Errno;
 
+use crate::content;
 use crate::refusal;
 
 const WRITE: OFlags = OFlags::RDWR
@@ -78,9 +79,7 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 
 /// Copies a file, which is not a link in its new place.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let mut source = File::open(from)?;
-    io::copy(&mut source, &mut create(to)?)?;
-    Ok(())
+    content::copy(&File::open(from)?, &create(to)?)
 }
 
 /// Refuses a path that is a link.

@@ -1,8 +1,8 @@
 //! Names from files, and outputs: nothing outside is read, written or emptied, whatever lies in the directory.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use powerfail_files::{Directory, input, is_beneath, output};
@@ -73,7 +73,7 @@ fn a_name_does_not_lead_outside() {
         assert!(error.contains(words), "{}: {error}", name.display());
         inside.create_file(&name).unwrap_err();
         inside
-            .copy(fs::File::open("/dev/null").unwrap(), &name)
+            .copy(&fs::File::open("/dev/null").unwrap(), &name)
             .unwrap_err();
     }
     for name in ["..", "directory", "directory/more", "/", "link"] {
@@ -122,6 +122,28 @@ fn what_lies_inside_is_read_and_made() {
     inside.create_file("deep/file".as_ref()).unwrap_err();
     inside.create_file("hard".as_ref()).unwrap_err();
     place.is_unchanged();
+}
+
+/// A file of others may claim to be longer than any disk.
+#[test]
+fn a_copy_takes_no_more_room_than_its_original() {
+    const LEN: u64 = 1 << 42;
+    let place = Place::new();
+    let inside = place.inside();
+    let file = inside.create_file("long".as_ref()).unwrap();
+    file.set_len(LEN).unwrap();
+    file.write_all_at(b"content", LEN / 2).unwrap();
+    inside.copy(&file, "copy".as_ref()).unwrap();
+    output::copy(&place.path("inside/long"), &place.path("outside")).unwrap();
+    for copy in ["inside/copy", "outside"] {
+        let copy = File::open(place.path(copy)).unwrap();
+        let metadata = copy.metadata().unwrap();
+        assert_eq!(metadata.len(), LEN);
+        assert!(metadata.blocks() <= 2 * file.metadata().unwrap().blocks());
+        let mut read = [0; 7];
+        copy.read_exact_at(&mut read, LEN / 2).unwrap();
+        assert_eq!(&read, b"content");
+    }
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+use powerfail_files::content;
 
 /// Copies of some files. Holes stay holes.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ impl Backup {
             let from = File::open(path)?;
             let flags = rustix::fs::MemfdFlags::CLOEXEC;
             let copy: File = rustix::fs::memfd_create("powerfail-backup", flags)?.into();
-            copy_content(&from, &copy)?;
+            content::copy(&from, &copy)?;
             let mode = from.metadata()?.permissions().mode();
             files.push((path.clone(), copy, mode));
         }
@@ -47,42 +46,11 @@ impl Backup {
             }
             let mut options = File::options();
             let file = options.write(true).create(true).truncate(true).open(path)?;
-            copy_content(copy, &file)?;
+            content::copy(copy, &file)?;
             fs::set_permissions(path, Permissions::from_mode(*mode))?;
         }
         Ok(())
     }
-}
-
-/// Copies everything but holes into an empty file.
-fn copy_content(from: &File, to: &File) -> io::Result<()> {
-    let len = from.metadata()?.len();
-    to.set_len(len)?;
-    let mut at = 0;
-    while at < len {
-        let start = match rustix::fs::seek(from, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = rustix::fs::seek(from, SeekFrom::Hole(start))?;
-        copy_range(from, to, start, end)?;
-        at = end;
-    }
-    Ok(())
-}
-
-fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let mut buffer = vec![0; 1 << 20];
-    let mut at = start;
-    while at < end {
-        let len = buffer.len().min((end - at) as usize);
-        from.read_exact_at(&mut buffer[..len], at)?;
-        to.write_all_at(&buffer[..len], at)?;
-        at += len as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
