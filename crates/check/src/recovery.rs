@@ -219,6 +219,7 @@ impl Recovery {
     pub(crate) fn confinement(&self) -> Option<Confinement> {
         (!self.unconfined).then(|| Confinement {
             writable: self.writable.clone(),
+            memory_bytes: None,
         })
     }
 

@@ -186,7 +186,7 @@ impl Oracle {
                 mounted_pools,
                 mappings: mappings.to_vec(),
                 confinement: confinement.filter(|_| attempt.confines),
-                usage: self.settings.confinement.is_some().then(usual_usage),
+                usage: self.settings.confinement.as_ref().map(usage),
                 has_runtime: self.runtime.is_some(),
                 plan,
             };
@@ -313,9 +313,16 @@ fn longest_file(mappings: &[PoolMapping]) -> u64 {
     USUAL.max(longest.saturating_mul(TIMES))
 }
 
-/// How much confined commands may use: half of the memory of this machine, and more processes than any recovery needs.
-fn usual_usage() -> Usage {
+/// How much confined commands may use: half of the memory of this machine unless the confinement says otherwise, and more
+/// processes than any recovery needs.
+fn usage(confinement: &Confinement) -> Usage {
     const PROCESSES: u64 = 1000;
+    if let Some(memory_bytes) = confinement.memory_bytes {
+        return Usage {
+            memory_bytes,
+            processes: PROCESSES,
+        };
+    }
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| {
         let kibibytes = line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?;

@@ -85,6 +85,8 @@ pub struct Confinement {
     /// Files and directories that they may write to, as absolute paths.
     #[serde(with = "message::path::list")]
     pub writable: Vec<PathBuf>,
+    /// How much memory they may use together; `None` is half of that of this machine.
+    pub memory_bytes: Option<u64>,
 }
 
 /// What is run on each crash image, in this order: recovery (and the client, if it is a server), the

@@ -21,6 +21,7 @@ use crate::zygote::landlock_rules::LandlockRules;
 use crate::zygote::siblings::{self, open_directory, path_of};
 use crate::zygote::step::StepError;
 use crate::zygote::system::{self, MountAttributes};
+use crate::zygote::system_v;
 
 /// The variable that says where programs write temporary files.
 const TMPDIR: &str = "TMPDIR";
@@ -44,6 +45,8 @@ pub(crate) struct FileAccess {
     /// What could not be done.
     notes: Vec<String>,
     has_rules: bool,
+    /// Whether shared memory and semaphores of System V are those of commands of this slot only.
+    pub(crate) owns_system_v: bool,
 }
 
 /// A private directory for temporary files.
@@ -135,6 +138,7 @@ impl FileAccess {
             }],
             notes: Vec::new(),
             has_rules: true,
+            owns_system_v: false,
         };
         Ok(Some((access, rules)))
     }
@@ -163,8 +167,11 @@ impl FileAccess {
         Ok(())
     }
 
-    /// Removes the temporary files of earlier commands.
+    /// Removes the temporary files of earlier commands, and what they have left in memory.
     pub(crate) fn clear(&self) -> io::Result<()> {
+        if self.owns_system_v {
+            system_v::clear();
+        }
         for scratch in self.scratch.iter().filter(|it| it.is_used()) {
             for name in names_in(&scratch.path)? {
                 if !scratch.names.contains(&name) {
@@ -175,9 +182,20 @@ impl FileAccess {
         Ok(())
     }
 
-    /// Whether there are temporary files of a command.
+    /// Whether a command has left anything that [`Self::clear`] removes.
     pub(crate) fn is_used(&self) -> bool {
-        self.scratch.iter().any(Scratch::is_used)
+        self.scratch.iter().any(Scratch::is_used) || (self.owns_system_v && system_v::is_used())
+    }
+
+    /// How much memory temporary files and shared memory of commands use.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let shared = if self.owns_system_v {
+            system_v::used_bytes()
+        } else {
+            0
+        };
+        let scratch = self.scratch.iter().filter(|it| !it.is_part);
+        scratch.map(Scratch::memory_bytes).sum::<u64>() + shared
     }
 
     /// Replaces a directory by one in memory that holds the same, but for directories of other powerfails.
@@ -207,6 +225,14 @@ impl FileAccess {
 }
 
 impl Scratch {
+    /// How much memory the file system of its own uses.
+    fn memory_bytes(&self) -> u64 {
+        rustix::fs::statfs(&self.path).map_or(0, |room| {
+            let block_bytes = u64::try_from(room.f_bsize).unwrap_or(0);
+            room.f_blocks.saturating_sub(room.f_bfree) * block_bytes
+        })
+    }
+
     fn is_used(&self) -> bool {
         if self.is_part {
             return names_in(&self.path).is_ok_and(|names| names != self.names);

@@ -140,8 +140,7 @@ impl Run<'_, '_, '_> {
                 self.processes.end_kept(snapshot.pid)?;
                 return Err(self.lost());
             }
-            if hang.is_none() && Instant::now() >= watch.next() && self.processes.excess().is_some()
-            {
+            if hang.is_none() && Instant::now() >= watch.next() && self.excess().is_some() {
                 // It ends as if the kernel had found that there is no memory left.
                 self.end_active(snapshot);
             }

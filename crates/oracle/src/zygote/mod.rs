@@ -28,6 +28,7 @@ mod spawn;
 mod stack;
 mod step;
 mod system;
+mod system_v;
 mod tracer;
 mod usage;
 

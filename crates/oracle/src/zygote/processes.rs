@@ -196,10 +196,10 @@ impl<'s, 'a> Processes<'s, 'a> {
         found
     }
 
-    /// What the processes of the run use beyond their limits, in words.
-    pub(crate) fn excess(&self) -> Option<String> {
+    /// What the processes of the run use beyond their limits, in words. `kept_bytes` is memory that no process has for itself.
+    pub(crate) fn excess(&self, kept_bytes: u64) -> Option<String> {
         let limits = self.supervision.usage.as_ref()?;
-        usage::excess(&self.descendants(), limits)
+        usage::excess(&self.descendants(), kept_bytes, limits)
     }
 
     /// Whether a signal has stopped a process of the run.

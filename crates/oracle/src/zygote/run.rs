@@ -12,6 +12,7 @@ use crate::message::{Bytes, FailureKind, Patience, Refusal, RunReply, StartMode}
 use crate::plan::{ResolvedCommand, ResolvedPlan, Server};
 use crate::ready::Ready;
 use crate::verdict::Stage;
+use crate::zygote::file_access::FileAccess;
 use crate::zygote::hang_watch::{Hang, HangRule, HangWatch};
 use crate::zygote::launcher::{CommandObserver, Launcher};
 use crate::zygote::processes::{Exit, Processes};
@@ -411,13 +412,20 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         Err(self.hang(index, culprit, ""))
     }
 
+    /// What the run uses beyond its limits, in words.
+    pub(super) fn excess(&self) -> Option<String> {
+        let access = self.launcher.access.as_ref();
+        self.processes
+            .excess(access.map_or(0, FileAccess::memory_bytes))
+    }
+
     /// Waits for a command; whether it ended in time.
     fn wait(&mut self, index: usize) -> Result<bool, EarlyEnd> {
         self.processes.deadline(self.plan.timeout);
         let mut watch = self.watch(self.processes.commands[index].stage);
         while self.processes.commands[index].ended.is_none() && !self.processes.too_long(index) {
             if Instant::now() >= watch.next()
-                && let Some(excess) = self.processes.excess()
+                && let Some(excess) = self.excess()
             {
                 return Err(self.exceeded(index, &excess));
             }

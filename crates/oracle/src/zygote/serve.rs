@@ -202,12 +202,14 @@ fn confine(
         notes.push(format!("commands can use the network: {error}"));
     }
     // Shared memory, semaphores and queues of System V, and message queues.
-    if let Err(error) = system::unshare(libc::CLONE_NEWIPC) {
+    let system_v = system::unshare(libc::CLONE_NEWIPC);
+    if let Err(error) = &system_v {
         notes.push(format!(
             "commands can change shared memory and semaphores of other processes: {error}"
         ));
     }
-    let access = FileAccess::restrict(setup, &setup.mappings, &confinement.writable)?;
+    let mut access = FileAccess::restrict(setup, &setup.mappings, &confinement.writable)?;
+    access.owns_system_v = system_v.is_ok();
     notes.extend_from_slice(access.notes());
     Ok((Some(access), None))
 }

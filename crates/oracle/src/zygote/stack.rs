@@ -89,7 +89,9 @@ impl Sampler {
         let threads = threads_of(self.process);
         let is_running = |thread: &&i32| state_of(self.process, **thread) == Some('R');
         let thread = *threads.iter().find(is_running).or(threads.first())?;
-        if system_call_of(self.process, thread).is_some_and(|it| is_disturbed(it.number)) {
+        if system_call_of(self.process, thread).is_some_and(|it| is_disturbed(it.number))
+            || state_of(self.process, thread) == Some('D')
+        {
             return None;
         }
         tracer::interrupt(thread).ok()?;
@@ -258,8 +260,15 @@ pub(crate) fn children_of_thread(process: i32, thread: i32) -> Vec<i32> {
         .collect()
 }
 
+/// A thread that is seen in a call that starts a process waits until the new process executes a program or ends (vfork).
 fn is_waiting_for_child(thread: i32) -> bool {
-    let waits = [libc::SYS_wait4, libc::SYS_waitid];
+    let waits = [
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+        libc::SYS_vfork,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+    ];
     system_call_of(thread, thread).is_some_and(|it| waits.contains(&it.number))
 }
 

@@ -93,6 +93,8 @@ fn a_hang_names_its_function() {
             ("spin", &["spin_forever", "recover", "main"][..]),
             ("wait", &["wait_forever", "recover", "main"]),
             ("thread", &["spin_forever", "worker"]),
+            // Its parent cannot be stopped.
+            ("vfork", &["wait_forever", "recover", "main"]),
         ] {
             let hang = place.expiring(&command(how));
             let failed = failure(place.run(&hang, way));

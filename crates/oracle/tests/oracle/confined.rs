@@ -18,6 +18,7 @@ fn confined(way: (PathMode, ProcessMode), writable: &[PathBuf]) -> OracleSetting
     OracleSettings {
         confinement: Some(Confinement {
             writable: writable.to_vec(),
+            ..Confinement::default()
         }),
         ..settings(way)
     }
@@ -152,6 +153,41 @@ fn shared_memory_of_others_is_out_of_reach() {
     succeeds(&place, &format!("ipcrm -m {id} && exit 10; exit 0"), &[]);
     let removed = Command::new("ipcrm").args(["-m", id]).status();
     assert!(removed.unwrap().success(), "{id}");
+}
+
+/// A power failure leaves none of it.
+#[test]
+fn shared_memory_of_a_run_is_gone_in_the_next_one() {
+    let place = Place::new();
+    let script = "test \"$(ipcs -m -s -q | grep -c ^0x)\" = 0 || exit 10
+        ipcmk -M 64 -S 1 -Q || exit 11
+        test \"$(ipcs -m -s -q | grep -c ^0x)\" = 3 || exit 12";
+    for way in CONFINED {
+        let mut slot = slot_with(&place, &shell(script), confined(way, &[]));
+        for _ in 0..2 {
+            let verdict = slot.run().unwrap();
+            assert!(is_success(&verdict), "{way:?}: {verdict:?}");
+        }
+    }
+}
+
+/// Memory that no process has for itself counts as well.
+#[test]
+fn a_recovery_that_fills_the_memory_with_files_is_ended() {
+    let place = Place::new();
+    for directory in ["/tmp", "/dev/shm"] {
+        let script = format!("head -c 50000000 /dev/zero > {directory}/fill; sleep 1111");
+        let mut settings = confined(WAYS[0], &[]);
+        if let Some(confinement) = &mut settings.confinement {
+            confinement.memory_bytes = Some(40 << 20);
+        }
+        let mut slot = slot_with(&place, &shell(&script), settings);
+        let failed = failure(slot.run().unwrap());
+        assert!(
+            output(&failed).contains("MiB of memory, more than 40 MiB"),
+            "{failed:?}"
+        );
+    }
 }
 
 #[test]

@@ -46,11 +46,11 @@ static void *crashing_worker(void *argument) {
     return 0;
 }
 
-/* Returns when the shell that started this program waits for it. */
-static void until_parent_waits(void) {
+/* Returns when the process that started this one waits for it, which is this state. */
+static void until_parent_waits(char waits) {
     char path[32], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", getppid());
-    while (state != 'S') {
+    while (state != waits) {
         sched_yield();
         FILE *stat = fopen(path, "r");
         if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1) abort();
@@ -73,8 +73,13 @@ __attribute__((noinline)) static void recover(const char *how) {
     else if (!strcmp(how, "wait"))
         wait_forever();
     else if (!strcmp(how, "wait-behind-shell")) {
-        until_parent_waits();
+        until_parent_waits('S');
         wait_forever();
+    } else if (!strcmp(how, "vfork")) {
+        if (vfork() == 0) {
+            until_parent_waits('D');
+            wait_forever();
+        }
     } else if (!strcmp(how, "thread")) {
         pthread_create(&thread, 0, worker, 0);
         pthread_join(thread, 0);
