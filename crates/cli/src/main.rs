@@ -43,6 +43,10 @@ fn main() -> ExitCode {
     // Recoveries are started by a small process of this same program.
     powerfail_oracle::serve_if_zygote();
     exit::report_panics();
+    if let Some(limit) = limits::unbearable_limit() {
+        exit::complain(&limit);
+        return Exit::Setup.into();
+    }
     let cli = Cli::parse();
     cli.color.write_global();
     let outcome = std::panic::catch_unwind(|| run(cli.command));

@@ -35,6 +35,40 @@ pub(crate) fn inspect() -> Result<(), RecordError> {
     }
 }
 
+/// What this program needs of a resource, so that it can at least end well.
+struct Need {
+    resource: Resource,
+    minimum: u64,
+    /// The limit in words, by its number.
+    words: fn(u64) -> String,
+}
+
+const NEEDS: [Need; 2] = [
+    Need {
+        resource: Resource::Stack,
+        minimum: 1 << 20,
+        words: |bytes| format!("the stack is limited to {} KiB (ulimit -s)", bytes >> 10),
+    },
+    Need {
+        resource: Resource::Nofile,
+        minimum: 32,
+        words: |count| format!("the number of open files is limited to {count} (ulimit -n)"),
+    },
+];
+
+/// The limit with which this program could not even remove what it has made, as a sentence with what is needed.
+pub fn unbearable_limit() -> Option<String> {
+    NEEDS.iter().find_map(|need| {
+        let limit = getrlimit(need.resource).current?;
+        let needed = match need.resource {
+            Resource::Stack => format!("{} KiB", need.minimum >> 10),
+            _ => need.minimum.to_string(),
+        };
+        let sentence = || format!("{}, and powerfail needs {needed}", (need.words)(limit));
+        (limit < need.minimum).then(sentence)
+    })
+}
+
 extern "C" fn nothing(_signal: libc::c_int) {}
 
 /// From now on, a write beyond the limit of file sizes fails with an error instead of killing this process. A handler that

@@ -63,6 +63,26 @@ fn the_address_space() {
     folder.powerfail(&crash).ends_with(CLEAN);
 }
 
+/// With fewer descriptors it could not remove what it has made, and with less of a stack it would crash.
+#[test]
+fn descriptors_and_the_stack() {
+    let folder = built();
+    let limits = [
+        (
+            "-n 8",
+            "the number of open files is limited to 8 (ulimit -n)",
+        ),
+        ("-s 128", "the stack is limited to 128 KiB (ulimit -s)"),
+    ];
+    for (limit, words) in limits {
+        for arguments in [RECORD, CHECK, FUZZ] {
+            limited(&folder, limit, arguments).is_refused_with(SETUP, &[words]);
+        }
+    }
+    limited(&folder, "-n 64", CHECK).ends_with(CLEAN);
+    limited(&folder, "-s 1024", CHECK).ends_with(CLEAN);
+}
+
 /// The program of the tests of `record` that does what few programs do, as `./bug`.
 fn odd() -> Folder {
     let folder = Folder::new();
