@@ -36,7 +36,8 @@ usage: cargo xtask COMMAND
   kernel          make the operations of tests/litmus/files on a real ext4 and xfs, and compare what a crash leaves of them
                   (needs root and loop devices)
   torture [MINUTES [SEED]], torture short
-                  run powerfail under attack, and check that it ends well and leaves nothing behind";
+                  run powerfail under attack, and check that it ends well and leaves nothing behind; POWERFAIL names
+                  another binary than that of the tests";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
         ["fuzz", seconds, name] => fuzz(seconds, Some(name)),
         ["kernel"] => kernel::run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")),
         ["torture"] => torture("10", None),
-        ["torture", "short"] => debug_binary().and_then(|binary| torture::run_short(&binary)),
+        ["torture", "short"] => attacked().and_then(|binary| torture::run_short(&binary)),
         ["torture", minutes] => torture(minutes, None),
         ["torture", minutes, seed] => torture(minutes, Some(seed)),
         [torture::ROUND, ref arguments @ ..] => torture::round_arguments(arguments)
@@ -366,7 +367,15 @@ fn torture(minutes: &str, seed: Option<&str>) -> anyhow::Result<()> {
         None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 20,
     };
     let time = Duration::from_secs(60 * minutes);
-    torture::run(&debug_binary()?, seed, time)
+    torture::run(&attacked()?, seed, time)
+}
+
+/// The binary that is attacked: that which the variable `POWERFAIL` names, or that of the tests.
+fn attacked() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("POWERFAIL") {
+        Some(_) => chosen(),
+        None => debug_binary(),
+    }
 }
 
 /// Builds the binary as tests run it, with a test of it: so nothing is built twice.
