@@ -3,12 +3,15 @@
 //! Everything that a user can see before the report goes through [`Observer::event`]. The report itself is the
 //! result of the call.
 
+use std::path::Path;
 use std::time::Duration;
 
 use powerfail_finding::{Code, Eager, Finding};
 use powerfail_model::EventIndex;
 use powerfail_recorder::RecordingSummary;
 use powerfail_trace::Trace;
+
+use crate::recovery::Recovery;
 
 /// A step of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,26 @@ pub trait Observer {
     fn is_interrupted(&self) -> bool {
         false
     }
+
+    /// Whether the command may run that a trace of others names; otherwise why not, as a sentence.
+    fn allow(&mut self, foreign: &ForeignTrace<'_>) -> Result<(), String> {
+        let ForeignTrace { path, reason, .. } = foreign;
+        Err(format!(
+            "{} was not recorded by this user ({reason})",
+            path.display()
+        ))
+    }
+}
+
+/// A trace that another user may have recorded, and whose command would run as recovery.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignTrace<'a> {
+    /// The trace.
+    pub path: &'a Path,
+    /// How it is known that it is not one's own.
+    pub reason: &'static str,
+    /// How recovery would run.
+    pub recovery: &'a Recovery,
 }
 
 impl dyn Observer + '_ {

@@ -23,10 +23,11 @@ use powerfail_config::{
     Baseline, CheckSettings, CrashSettings, LintSettings, OutputSettings, Partition, RacesSettings,
     Suppression, TestSettings,
 };
+use powerfail_files::seal::Origin;
 use powerfail_finding::{Coverage, KeptSources, Report, Totals};
 use powerfail_image::ImageError;
 use powerfail_model::{Atomicity, Rules};
-use powerfail_recorder::limits;
+use powerfail_recorder::{limits, trace_origin};
 use powerfail_trace::{Completeness, Trace};
 
 use crate::changed::ChangedSince;
@@ -34,7 +35,7 @@ use crate::checker::Checker;
 use crate::coverage::keep_sources;
 use crate::crash::Crashed;
 use crate::error::CheckError;
-use crate::event::{CheckEvent, CheckStep, Observer};
+use crate::event::{CheckEvent, CheckStep, ForeignTrace, Observer};
 use crate::lint::lint;
 use crate::options::CrashOptions;
 use crate::outcomes::{Outcomes, Stored};
@@ -291,6 +292,17 @@ impl Session<'_> {
         let trace = open_whole(path, self.observer)?;
         settings::inspect_single_point(&settings.failures, &trace)?;
         let recovery = settings::recovery(settings, &trace.meta().command, &trace, self.observer)?;
+        if settings.recovery.recover.is_none()
+            && let Origin::Foreign(reason) = trace_origin(trace.meta())
+        {
+            let foreign = ForeignTrace {
+                path,
+                reason,
+                recovery: &recovery,
+            };
+            let allowed = self.observer.allow(&foreign);
+            allowed.map_err(SessionError::NotAllowed)?;
+        }
         let _lock = out.map(output_directory::create).transpose()?;
         if let Some(out) = out {
             output_directory::keep_trace(out, path)?;

@@ -116,7 +116,7 @@ pub(crate) enum Command {
     /// or fence, runs recovery on the memory that a crash could leave, and reports each distinct bug with its source
     /// lines and a command that reproduces it. Recovery must succeed without a crash first. Options that are not
     /// given are taken from powerfail.toml in the working directory.
-    Check(Box<CheckArgs>),
+    Check(Box<CheckCommand>),
     /// Report misuse of persistent memory in a trace, without running anything
     Lint(LintCommand),
     /// Simulate power failures in a recorded run, and run recovery on the result
@@ -201,11 +201,28 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CheckCommand {
+    #[command(flatten)]
+    pub(crate) options: CheckArgs,
+    #[command(flatten)]
+    pub(crate) consent: TraceConsent,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct TraceConsent {
+    /// Without --recover, do not ask before the command of a trace runs that this user did not record
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CrashCommand {
     /// The trace
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) options: CrashArgs,
+    #[command(flatten)]
+    pub(crate) consent: TraceConsent,
 }
 
 #[derive(Debug, Args)]
@@ -214,6 +231,8 @@ pub(crate) struct RacesCommand {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) options: RacesArgs,
+    #[command(flatten)]
+    pub(crate) consent: TraceConsent,
 }
 
 #[derive(Debug, Args)]

@@ -9,12 +9,12 @@ use powerfail_check::{
     ChangedSince, CheckError, Session, SessionError, SessionResult, Shares, WorkloadError,
     WorkloadFailure,
 };
-use powerfail_config::{CheckArgs, OutputSettings, ReportSettings, Suppression, TestSettings};
+use powerfail_config::{OutputSettings, ReportSettings, Suppression, TestSettings};
 use powerfail_finding::{Finding, Severity};
 use powerfail_recorder::RecordError;
 use powerfail_report::findings;
 
-use crate::args::{CrashCommand, LintCommand, RacesCommand};
+use crate::args::{CheckCommand, CrashCommand, LintCommand, RacesCommand};
 use crate::changed;
 use crate::configuration::configuration;
 use crate::exit::{Exit, complain};
@@ -25,12 +25,12 @@ use crate::record::{QEMU_PLUGIN, RUNTIME};
 use crate::report_output;
 use crate::watcher::Watcher;
 
-pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
+pub(crate) fn check(args: &CheckCommand) -> anyhow::Result<Exit> {
     let config = configuration()?;
-    let settings = args.clone().settle(config.check)?;
+    let settings = args.options.clone().settle(config.check)?;
     let changed = changed_since(&settings.test)?;
     interrupt::watch();
-    let result = run(&config.suppress, |session| {
+    let result = run(&config.suppress, args.consent.yes, |session| {
         session.changed = changed;
         session.check(&settings)
     });
@@ -42,7 +42,7 @@ pub(crate) fn crash(args: &CrashCommand) -> anyhow::Result<Exit> {
     let settings = args.options.clone().settle(config.crash)?;
     let changed = changed_since(&settings.test)?;
     interrupt::watch();
-    let result = run(&config.suppress, |session| {
+    let result = run(&config.suppress, args.consent.yes, |session| {
         session.changed = changed;
         session.crash(&args.trace, &settings)
     });
@@ -54,7 +54,7 @@ pub(crate) fn races(args: &RacesCommand) -> anyhow::Result<Exit> {
     let settings = args.options.clone().settle(config.races)?;
     let changed = changed_since(&settings.test)?;
     interrupt::watch();
-    let result = run(&config.suppress, |session| {
+    let result = run(&config.suppress, args.consent.yes, |session| {
         session.changed = changed;
         session.races(&args.trace, &settings)
     });
@@ -64,7 +64,7 @@ pub(crate) fn races(args: &RacesCommand) -> anyhow::Result<Exit> {
 pub(crate) fn lint(args: &LintCommand) -> anyhow::Result<Exit> {
     let config = configuration()?;
     let settings = args.options.clone().settle(config.lint)?;
-    let result = run(&config.suppress, |session| {
+    let result = run(&config.suppress, false, |session| {
         session.lint(&args.trace, &settings)
     });
     conclude(result, &settings.report, &settings.output)
@@ -75,15 +75,16 @@ fn changed_since(test: &TestSettings) -> anyhow::Result<Option<Arc<ChangedSince>
     changed::since(test.failures.changed_since.as_deref())
 }
 
-/// Calls the library, and shows what happens meanwhile.
-fn run<T>(suppressions: &[Suppression], call: impl FnOnce(&mut Session<'_>) -> T) -> T {
-    run_with(suppressions, None, call)
+/// Calls the library, and shows what happens meanwhile. With `yes`, the commands of traces of others run without a question.
+fn run<T>(suppressions: &[Suppression], yes: bool, call: impl FnOnce(&mut Session<'_>) -> T) -> T {
+    run_with(suppressions, None, yes, call)
 }
 
 /// The same, with the shares that are joined.
 pub(crate) fn run_with<T>(
     suppressions: &[Suppression],
     shares: Option<Shares>,
+    yes: bool,
     call: impl FnOnce(&mut Session<'_>) -> T,
 ) -> T {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -94,7 +95,7 @@ pub(crate) fn run_with<T>(
         arguments: &arguments,
         shares,
         changed: None,
-        observer: &mut Watcher::default(),
+        observer: &mut Watcher::new(yes),
     })
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use powerfail_check::{Recovery, output_directory};
+use powerfail_check::{ForeignTrace, Recovery, output_directory};
 use powerfail_files::seal::Origin;
 use powerfail_fuzz::{CampaignOptions, MachineLink};
 use powerfail_report::foreign::{Foreign, Purpose};
@@ -21,6 +21,35 @@ pub(crate) fn ask(
     }
     let origin = output_directory::origin(directory)?;
     ask_about(&origin, directory, commands_of(recovery), recovery, purpose)
+}
+
+/// The same for a share of a run, whose command is done once more.
+pub(crate) fn ask_for_share(
+    directory: &Path,
+    yes: bool,
+    command: &[OsString],
+    recovery: &Recovery,
+) -> anyhow::Result<()> {
+    if yes {
+        return Ok(());
+    }
+    let origin = output_directory::origin(directory)?;
+    let mut commands = vec![("command", command.to_vec())];
+    commands.extend(commands_of(recovery));
+    ask_about(&origin, directory, commands, recovery, Purpose::Run)
+}
+
+/// The same for a trace whose command would run as recovery.
+pub(crate) fn ask_for_trace(foreign: &ForeignTrace<'_>) -> anyhow::Result<()> {
+    let recovery = foreign.recovery;
+    let origin = Origin::Foreign(foreign.reason);
+    ask_about(
+        &origin,
+        foreign.path,
+        commands_of(recovery),
+        recovery,
+        Purpose::Run,
+    )
 }
 
 /// The same for a campaign that is to be continued.

@@ -8,7 +8,6 @@ use anyhow::Context;
 use clap::Parser;
 use powerfail_check::{Shares, output_directory};
 use powerfail_config::{OutputSettings, ShareSettings, TestSettings};
-use powerfail_report::foreign::Purpose;
 
 use crate::args::{Cli, Command, MergeArgs};
 use crate::check::{conclude, run_with};
@@ -19,20 +18,20 @@ use crate::interrupt;
 
 pub(crate) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
     let shares = Shares::open(&args.directories)?;
+    let mut words = vec![OsString::from("powerfail")];
+    words.extend(shares.arguments().iter().cloned());
     for directory in &args.directories {
         let (_, recovery) = output_directory::load(directory)?;
-        consent::ask(directory, args.yes, &recovery, Purpose::Run)?;
+        consent::ask_for_share(directory, args.yes, &words, &recovery)?;
     }
-    let arguments = shares.arguments().to_vec();
-    let words = std::iter::once(OsString::from("powerfail")).chain(arguments);
     let command = Cli::try_parse_from(words).context("parse the command of the shares")?;
     let config = configuration()?;
     interrupt::watch();
     match command.command {
         Command::Check(check) => {
-            let mut settings = check.settle(config.check)?;
+            let mut settings = check.options.settle(config.check)?;
             adapt(&mut settings.test, args);
-            let result = run_with(&config.suppress, Some(shares), |session| {
+            let result = run_with(&config.suppress, Some(shares), args.yes, |session| {
                 session.check(&settings)
             });
             conclude(result, &settings.test.report, &settings.test.output)
@@ -40,7 +39,7 @@ pub(crate) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
         Command::Crash(crash) => {
             let mut settings = crash.options.settle(config.crash)?;
             adapt(&mut settings.test, args);
-            let result = run_with(&config.suppress, Some(shares), |session| {
+            let result = run_with(&config.suppress, Some(shares), args.yes, |session| {
                 session.crash(&crash.trace, &settings)
             });
             conclude(result, &settings.test.report, &settings.test.output)
@@ -48,7 +47,7 @@ pub(crate) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
         Command::Races(races) => {
             let mut settings = races.options.settle(config.races)?;
             adapt(&mut settings.test, args);
-            let result = run_with(&config.suppress, Some(shares), |session| {
+            let result = run_with(&config.suppress, Some(shares), args.yes, |session| {
                 session.races(&races.trace, &settings)
             });
             conclude(result, &settings.test.report, &settings.test.output)

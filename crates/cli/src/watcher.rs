@@ -2,9 +2,10 @@
 
 use std::io::{IsTerminal, Write};
 
-use powerfail_check::{CheckEvent, CheckStep, Observer};
+use powerfail_check::{CheckEvent, CheckStep, ForeignTrace, Observer};
 use powerfail_report::findings;
 
+use crate::consent;
 use crate::interrupt;
 use crate::progress::{Items, Progress, READING};
 
@@ -12,6 +13,8 @@ use crate::progress::{Items, Progress, READING};
 #[derive(Default)]
 pub(crate) struct Watcher {
     progress: Option<Progress>,
+    /// Whether commands of traces of others run without a question.
+    yes: bool,
 }
 
 /// What is done in a step, and what is counted.
@@ -34,6 +37,12 @@ const fn label(step: CheckStep) -> (&'static str, Items) {
 }
 
 impl Watcher {
+    /// With `yes`, commands of traces of others run without a question.
+    pub(crate) fn new(yes: bool) -> Self {
+        let progress = None;
+        Self { progress, yes }
+    }
+
     fn advance(&mut self, step: CheckStep, done: u64, of: u64) {
         let progress = self.progress.get_or_insert_with(Progress::steps);
         let (label, items) = label(step);
@@ -56,6 +65,14 @@ impl Watcher {
 }
 
 impl Observer for Watcher {
+    fn allow(&mut self, foreign: &ForeignTrace<'_>) -> Result<(), String> {
+        if self.yes {
+            return Ok(());
+        }
+        self.progress = None;
+        consent::ask_for_trace(foreign).map_err(|error| error.to_string())
+    }
+
     fn event(&mut self, event: CheckEvent<'_>) {
         match event {
             CheckEvent::Progress { step, done, of } => self.advance(step, done, of),

@@ -26,6 +26,7 @@ pub const SEAL: &str = "seal";
 const KEY: &str = "powerfail/key";
 const KEY_BYTES: usize = blake3::KEY_LEN;
 const CONTEXT: &[u8] = b"powerfail seal 1\n";
+const PARTS_CONTEXT: &[u8] = b"powerfail seal of parts 1\n";
 const BYTES_CONTEXT: &[u8] = b"powerfail seal of bytes 1\n";
 
 /// The origin of a directory.
@@ -67,6 +68,25 @@ pub fn of_bytes(directory: &Directory, bytes: &[u8]) -> io::Result<String> {
 pub fn origin_of_bytes(directory: &Directory, seal: Option<&str>, bytes: &[u8]) -> Origin {
     match Keyring::of_user() {
         Ok(keyring) => keyring.origin_with(seal, |key| bytes_digest(key, directory, bytes)),
+        Err(_) => Origin::Foreign("there is no state directory of this user"),
+    }
+}
+
+/// The seal of parts that this user has put together. It fits on every machine on which the user has the same key, and wherever
+/// the parts are kept.
+///
+/// # Errors
+/// There is no key and none can be made.
+pub fn of_parts(parts: &[&[u8]]) -> io::Result<String> {
+    let keyring = Keyring::of_user()?;
+    let key = keyring.read().or_else(|_| keyring.make())?;
+    Ok(parts_digest(&key, parts).to_hex().to_string())
+}
+
+/// Whether a seal fits parts.
+pub fn origin_of_parts(seal: Option<&str>, parts: &[&[u8]]) -> Origin {
+    match Keyring::of_user() {
+        Ok(keyring) => keyring.origin_with(seal, |key| Ok(parts_digest(key, parts))),
         Err(_) => Origin::Foreign("there is no state directory of this user"),
     }
 }
@@ -188,6 +208,15 @@ fn bytes_digest(
     let mut hasher = hasher(key, BYTES_CONTEXT, directory)?;
     put(&mut hasher, bytes);
     Ok(hasher.finalize())
+}
+
+fn parts_digest(key: &[u8; KEY_BYTES], parts: &[&[u8]]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(PARTS_CONTEXT);
+    for part in parts {
+        put(&mut hasher, part);
+    }
+    hasher.finalize()
 }
 
 /// One that has the machine and the directory already.
@@ -320,6 +349,15 @@ mod tests {
         assert!(!made.is_own("made"));
         fs::set_permissions(key, permissions(0o600)).unwrap();
         assert!(made.is_own("made"));
+    }
+
+    #[test]
+    fn parts_are_not_joined() {
+        let key = [7; KEY_BYTES];
+        let digest = |parts: &[&[u8]]| parts_digest(&key, parts);
+        assert_eq!(digest(&[b"ab", b"c"]), digest(&[b"ab", b"c"]));
+        assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"a", b"bc"]));
+        assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"ab", b"c", b""]));
     }
 
     #[test]

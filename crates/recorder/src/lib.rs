@@ -25,6 +25,7 @@
 //! What this crate does not do: it does not decode instructions (`powerfail-patch`), does not find source
 //! lines (`powerfail-symbol`), and does not print.
 
+mod author;
 mod backend;
 mod check;
 mod clock;
@@ -66,6 +67,7 @@ mod wait;
 mod waiting;
 mod written;
 
+pub use author::trace_origin;
 pub use backend::{Backend, emulator};
 pub use error::{
     FirstDifference, RecordError, SelfCheckFailure, TreeCheckFailure, Unsupported, WrongOrder,

@@ -18,6 +18,7 @@ use powerfail_trace::{
 use rustix::process::Signal;
 use rustix::time::Timespec;
 
+use crate::author;
 use crate::backend;
 use crate::check::self_check;
 use crate::clock::ticks_of_a_millisecond;
@@ -459,7 +460,7 @@ fn meta(
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Meta {
+    let mut meta = Meta {
         powerfail_version: env!("CARGO_PKG_VERSION").into(),
         command: options.command.clone(),
         working_directory: std::env::current_dir().unwrap_or_default(),
@@ -478,5 +479,7 @@ fn meta(
         .chain(heap)
         .chain(derandomised)
         .collect(),
-    }
+    };
+    author::seal(&mut meta);
+    meta
 }

@@ -8,7 +8,8 @@ use powerfail_symbol::{AddressKind, Symbolizer};
 use powerfail_trace::replay::PoolReplay;
 use powerfail_trace::tree_replay::TreeReplay;
 use powerfail_trace::{
-    Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, Statistics, Trace,
+    Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, SEAL_NOTE,
+    Statistics, Trace,
 };
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ pub fn info(out: &mut dyn Write, trace: &Trace, statistics: &Statistics) -> io::
     if !meta.powerfail_version.is_empty() {
         field("recorder", &format!("powerfail {}", meta.powerfail_version))?;
     }
-    for (name, value) in &meta.notes {
+    for (name, value) in meta.notes.iter().filter(|(name, _)| name != SEAL_NOTE) {
         field(name, value)?;
     }
     let complete = match trace.completeness() {
@@ -167,6 +168,7 @@ pub fn info_json(trace: &Trace, statistics: &Statistics) -> Value {
     let notes: serde_json::Map<String, Value> = meta
         .notes
         .iter()
+        .filter(|(name, _)| name != SEAL_NOTE)
         .map(|(name, value)| (name.clone(), json!(value)))
         .collect();
     let pools: Vec<Value> = trace

@@ -29,6 +29,8 @@ pub const DIRECTORY_NOTE: &str = "dir";
 pub const HEAP_NOTE: &str = "heap";
 /// The name of the note that time, random numbers and process ids were those of every run; its value is `yes`.
 pub const DERANDOMISE_NOTE: &str = "derandomise";
+/// The name of the note that shows who has recorded the trace.
+pub const SEAL_NOTE: &str = "seal";
 
 impl Meta {
     /// The value of a note.

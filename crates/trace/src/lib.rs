@@ -76,7 +76,7 @@ pub use block::{EventBlock, FileRuns, ImageRuns, RecordCursor, Records};
 pub use compress::Compression;
 pub use definition::{
     DERANDOMISE_NOTE, DIRECTORY_NOTE, DOMAIN_NOTE, Frame, HEAP_NOTE, Meta, Module, ModuleIndex,
-    POOL_NOTE, Pool, PoolKind, StackId, StackNode, Thread,
+    POOL_NOTE, Pool, PoolKind, SEAL_NOTE, StackId, StackNode, Thread,
 };
 pub use error::{Result, TraceError};
 pub use file::{

@@ -94,6 +94,9 @@ pub enum SessionError {
     /// There is no command that recovers.
     #[error("the trace does not name its workload; give --recover")]
     NoRecovery,
+    /// The command of a trace of others may not run. The sentence says why.
+    #[error("{0}")]
+    NotAllowed(String),
     /// The recordings would not begin with the same content.
     #[error(
         "--schedules runs the workload several times, each time on a fresh pool: write {{pool}} or {{dir}} in its command \

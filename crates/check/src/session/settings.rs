@@ -12,9 +12,10 @@ use powerfail_explore::{
     EagerOptions, FailurePointOptions, FailurePointsByStack, Granularity, OperationKind,
     PassOptions,
 };
+use powerfail_files::seal::Origin;
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Domain, EventIndex, FenceKind, FlushKind};
-use powerfail_recorder::{Backend, RecordOptions, Stacks};
+use powerfail_recorder::{Backend, RecordOptions, Stacks, trace_origin};
 use powerfail_trace::{DERANDOMISE_NOTE, DOMAIN_NOTE, Trace};
 
 use super::SessionError;
@@ -342,7 +343,10 @@ pub(super) fn recovery(
         input: recovery_input(recovery.recover_input.as_deref())?,
         environment: Recovery::environment_that_matters(),
         derandomise: trace.meta().note(DERANDOMISE_NOTE).is_some(),
-        ..Recovery::new(recover, working_directory(trace))
+        ..Recovery::new(
+            recover,
+            working_directory(trace, recovery.recover.is_some()),
+        )
     })
 }
 
@@ -370,11 +374,14 @@ fn recovery_input(path: Option<&Path>) -> Result<Option<PathBuf>, SessionError> 
     std::path::absolute(path).map(Some).map_err(failed)
 }
 
-fn working_directory(trace: &Trace) -> PathBuf {
+/// Where recovery runs: where the trace was recorded. A command of the user is not looked for in a directory that others
+/// have chosen.
+fn working_directory(trace: &Trace, is_recovery_given: bool) -> PathBuf {
     let recorded = &trace.meta().working_directory;
-    if recorded.is_dir() {
+    let is_trusted = !is_recovery_given || trace_origin(trace.meta()) == Origin::Own;
+    if is_trusted && recorded.is_dir() {
         recorded.clone()
     } else {
-        PathBuf::from(".")
+        std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
     }
 }

@@ -208,7 +208,10 @@ fn printed(command: &str, flags: &[String], file: &str) -> [String; 3] {
     words.extend_from_slice(flags);
     let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
     match cli.command {
-        Command::Check(args) => all(*args, config.check, powerfail_config::CheckArgs::over),
+        Command::Check(args) => {
+            let over = powerfail_config::CheckArgs::over;
+            all(args.options, config.check, over)
+        }
         Command::Crash(args) => {
             let over = powerfail_config::CrashArgs::over;
             all(args.options, config.crash, over)

@@ -253,3 +253,49 @@ fn outputs_are_not_written_through_links() {
     run.is_refused_with(SETUP, &["run.trace", "symbolic link"]);
     victim_is_unchanged(&folder);
 }
+
+#[test]
+fn the_command_of_a_trace_of_others_runs_only_with_consent() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "fail/atomicity/count_before_entry.c");
+    folder.record();
+    let as_other = |arguments: &[&str]| {
+        let mut timeout = folder.command("timeout");
+        timeout.env("XDG_STATE_HOME", folder.path("state"));
+        Run::powerfail(timeout, arguments)
+    };
+    let ways = [
+        &["crash", "run.trace"][..],
+        &["races", "run.trace"],
+        &["check", "--no-lazy", "--trace", "run.trace"],
+    ];
+    for way in ways {
+        let refused = as_other(way);
+        refused.is_refused_with(SETUP, &["run.trace was not made", "./bug", "--yes"]);
+        let run = as_other(&[way, &["--yes"]].concat());
+        assert_ne!(run.code, SETUP, "{way:?}: {}", run.stderr);
+        let run = folder.powerfail(way);
+        assert_ne!(run.code, SETUP, "{way:?}: {}", run.stderr);
+    }
+    // A command of the user runs where the user is, and not where others have recorded.
+    fs::create_dir(folder.path("here")).expect("a directory");
+    let mut timeout = folder.command("timeout");
+    timeout.env("XDG_STATE_HOME", folder.path("state"));
+    timeout.current_dir(folder.path("here"));
+    let crash = ["crash", "../run.trace", "--recover", RECOVER];
+    Run::powerfail(timeout, &crash).is_refused_with(SETUP, &["./bug"]);
+}
+
+#[test]
+fn the_command_of_shares_of_others_is_shown() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "fail/atomicity/count_before_entry.c");
+    folder.record();
+    let share = ["crash", "run.trace", "--recover", RECOVER];
+    let whole = ["--partition", "1/1", "--out", "share"];
+    folder.powerfail(&[share, whole].concat()).ends_with(CLEAN);
+    copied(&folder, "share", "copy");
+    let refused = folder.powerfail(&["merge", "copy"]);
+    let command = "`powerfail crash run.trace --recover './bug {pool} recover'";
+    refused.is_refused_with(SETUP, &["copy was not made by this user", command]);
+}
