@@ -12,6 +12,8 @@ use iced_x86::{
 };
 use powerfail_protocol::{EventKind, request};
 
+use crate::quick::{self, Quick, QuickKind};
+
 /// The longest instruction of the architecture.
 pub const MAX_INSTRUCTION_LEN: usize = 15;
 
@@ -242,25 +244,57 @@ impl Classifier {
     }
 
     /// Goes over the code of a function, which lies at `address`, and shows every instruction. Much
-    /// cheaper than classifying each: only those that must be patched before they run are.
+    /// cheaper than classifying each: only those that must be patched before they run are. Bytes that compilers do not
+    /// emit may pass for an instruction: [`Self::scan_strictly`] is for what may be no code.
     pub fn scan(&mut self, code: &[u8], address: u64, mut visit: impl FnMut(Scanned)) {
-        let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
-        while decoder.can_decode() {
-            decoder.decode_out(&mut instruction);
-            let at = (instruction.ip() - address) as usize;
-            let target = instruction.near_branch_target();
-            let silent = may_be_silent(&instruction)
-                .then(|| self.classify(&code[at..], instruction.ip()))
-                .filter(Site::is_silent);
-            visit(Scanned {
-                address: instruction.ip(),
-                branch_target: (target != 0).then_some(target),
-                is_system_call: instruction.mnemonic() == Mnemonic::Syscall,
-                is_valid: !instruction.is_invalid(),
-                silent,
-            });
+        let mut at = 0;
+        while at < code.len() {
+            let ip = address + at as u64;
+            match quick::decode(&code[at..]) {
+                Some(Quick { len_bytes, kind }) if kind != QuickKind::MaySilent => {
+                    let next = ip + len_bytes as u64;
+                    visit(Scanned {
+                        address: ip,
+                        branch_target: match kind {
+                            QuickKind::Branch(distance) => {
+                                Some(next.wrapping_add_signed(distance.into()))
+                            }
+                            _ => None,
+                        },
+                        is_system_call: kind == QuickKind::SystemCall,
+                        is_valid: true,
+                        silent: None,
+                    });
+                    at += len_bytes;
+                }
+                _ => at += self.scan_one(&code[at..], ip, &mut visit),
+            }
         }
+    }
+
+    /// As [`Self::scan`], for bytes that may be no code.
+    pub fn scan_strictly(&mut self, code: &[u8], address: u64, mut visit: impl FnMut(Scanned)) {
+        let mut at = 0;
+        while at < code.len() {
+            at += self.scan_one(&code[at..], address + at as u64, &mut visit);
+        }
+    }
+
+    /// Shows the instruction at the beginning of `code`; its length.
+    fn scan_one(&mut self, code: &[u8], address: u64, visit: &mut impl FnMut(Scanned)) -> usize {
+        let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+        let target = instruction.near_branch_target();
+        let silent = may_be_silent(&instruction)
+            .then(|| self.classify(code, address))
+            .filter(Site::is_silent);
+        visit(Scanned {
+            address,
+            branch_target: (target != 0).then_some(target),
+            is_system_call: instruction.mnemonic() == Mnemonic::Syscall,
+            is_valid: !instruction.is_invalid(),
+            silent,
+        });
+        instruction.len().max(1)
     }
 
     /// Goes over the code of a function, which lies at `address`, and shows the instructions that only read memory that
@@ -382,7 +416,7 @@ fn visit_load(
 }
 
 /// Whether an instruction could be one of those for which [`Site::is_silent`] is true.
-fn may_be_silent(instruction: &Instruction) -> bool {
+pub(crate) fn may_be_silent(instruction: &Instruction) -> bool {
     instruction.has_lock_prefix()
         || matches!(
             instruction.mnemonic(),

@@ -23,6 +23,7 @@ mod assembler;
 mod classify;
 mod emit;
 mod flow;
+mod quick;
 mod redirect;
 pub mod tactic;
 mod variant;
