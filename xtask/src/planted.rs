@@ -1,4 +1,5 @@
-//! Checks all programs with planted bugs, and writes how many findings each bug has and where they point.
+//! Checks all programs with planted bugs, and writes how many findings each bug has, where they point, and what its check
+//! costs.
 //!
 //! `cargo xtask planted` runs the tests of the planted programs, which leave a file for each program, and writes
 //! `docs/figures/planted.md`.
@@ -93,25 +94,87 @@ pub fn run(cargo: impl Fn(&[&str]) -> Command) -> anyhow::Result<()> {
     tests.env("POWERFAIL_PLANTED", std::path::absolute(folder)?);
     run_command(&mut tests)?;
     let programs = read(folder)?;
-    fs::write(TABLE, page(&programs)).with_context(|| format!("cannot write {TABLE}"))?;
+    let page = page(&programs) + &times(&read_times(folder)?);
+    fs::write(TABLE, page).with_context(|| format!("cannot write {TABLE}"))?;
     println!("{TABLE} is written");
     Ok(())
+}
+
+/// What the tests left.
+fn read_all(folder: &Path) -> anyhow::Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        all.push(serde_json::from_str(&fs::read_to_string(entry?.path())?)?);
+    }
+    Ok(all)
 }
 
 /// The programs, by their names.
 fn read(folder: &Path) -> anyhow::Result<BTreeMap<String, Figures>> {
     let mut programs = BTreeMap::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let program: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
-        let name = program["program"].as_str().context("no name")?;
-        let figures = Figures::of(&program).with_context(|| format!("{}", path.display()))?;
-        programs.insert(name.to_owned(), figures);
+    for program in read_all(folder)? {
+        if let Some(name) = program["program"].as_str() {
+            let figures = Figures::of(&program).with_context(|| name.to_owned())?;
+            programs.insert(name.to_owned(), figures);
+        }
     }
     if programs.is_empty() {
         bail!("the tests left no figures in {}", folder.display());
     }
     Ok(programs)
+}
+
+/// Processor time of the checks of a program and of its twin, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
+    bug: Option<u64>,
+    twin: Option<u64>,
+}
+
+impl Times {
+    /// Whether the check with the bug takes more than three times as long as that of its twin, and a second.
+    fn is_slow(self) -> bool {
+        let limit = self.twin.map(|twin| 3 * twin + 1000);
+        self.bug.zip(limit).is_some_and(|(bug, limit)| bug > limit)
+    }
+}
+
+/// The times of programs that have a twin, by their names.
+fn read_times(folder: &Path) -> anyhow::Result<BTreeMap<String, Times>> {
+    let mut times: BTreeMap<String, Times> = BTreeMap::new();
+    for program in read_all(folder)? {
+        let cpu_ms = program["cpu_ms"].as_u64();
+        if let Some(name) = program["program"].as_str() {
+            times.entry(name.to_owned()).or_default().bug = cpu_ms;
+        } else if let Some(name) = program["twin"].as_str() {
+            times.entry(name.to_owned()).or_default().twin = cpu_ms;
+        }
+    }
+    times.retain(|_, times| times.bug.is_some() && times.twin.is_some());
+    Ok(times)
+}
+
+/// The part of the page about processor time: what is above the limit, and the ten that take the longest.
+fn times(programs: &BTreeMap<String, Times>) -> String {
+    let slow = programs.values().filter(|times| times.is_slow()).count();
+    let mut page = format!(
+        "\n## Processor time with the bug and without it\n\n         In seconds, of powerfail and all recoveries, with `--jobs 1`; debug build. {} of the programs take at most three\n         times as long as their repaired twin, plus a second. The others, and the ten that take the longest:\n\n         | | with the bug | twin | above the limit |\n|---|---:|---:|---|\n",
+        share(programs.len() - slow, programs.len()),
+    );
+    let mut longest: Vec<_> = programs.iter().collect();
+    longest.sort_by_key(|(_, times)| std::cmp::Reverse(times.bug));
+    for (place, (name, times)) in longest.into_iter().enumerate() {
+        if place < 10 || times.is_slow() {
+            let seconds = |ms: Option<u64>| {
+                let tenths = ms.unwrap_or_default() / 100;
+                format!("{}.{}", tenths / 10, tenths % 10)
+            };
+            let is_slow = if times.is_slow() { "yes" } else { "" };
+            let (bug, twin) = (seconds(times.bug), seconds(times.twin));
+            let _ = writeln!(page, "| {name} | {bug} | {twin} | {is_slow} |");
+        }
+    }
+    page
 }
 
 fn page(programs: &BTreeMap<String, Figures>) -> String {
@@ -191,5 +254,21 @@ mod tests {
         assert!(page.contains("50.0 % (1 of 2) of the programs"), "{page}");
         assert!(page.contains("| a | 2 | 2 | 3 | 1 | 3 | 3 | 0 |"), "{page}");
         assert!(page.contains("| a/two.c |") && !page.contains("| a/one.c |"));
+    }
+
+    #[test]
+    fn a_check_may_take_three_times_as_long_as_its_twin() {
+        let of = |bug, twin| Times {
+            bug: Some(bug),
+            twin: Some(twin),
+        };
+        let programs = BTreeMap::from([
+            ("a/quick.c".to_owned(), of(1_600, 200)),
+            ("a/slow.c".to_owned(), of(1_700, 200)),
+        ]);
+        let page = times(&programs);
+        assert!(page.contains("50.0 % (1 of 2) of the programs"), "{page}");
+        assert!(page.contains("| a/slow.c | 1.7 | 0.2 | yes |"), "{page}");
+        assert!(page.contains("| a/quick.c | 1.6 | 0.2 |  |"), "{page}");
     }
 }

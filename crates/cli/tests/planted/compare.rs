@@ -183,6 +183,7 @@ mod tests {
             code: Some(code),
             stdout: serde_json::to_string(&report).expect("JSON"),
             stderr: String::new(),
+            cpu_ms: None,
         }
     }
 

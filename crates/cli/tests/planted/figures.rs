@@ -1,4 +1,5 @@
-//! What `cargo xtask planted` counts: the findings of each program with a planted bug.
+//! What `cargo xtask planted` counts: the findings of each program with a planted bug, and the processor time of its check
+//! and of that of its twin.
 //!
 //! With `POWERFAIL_PLANTED` in the environment, each program leaves a file in that directory.
 
@@ -17,15 +18,28 @@ fn folder() -> Option<PathBuf> {
     std::env::var_os("POWERFAIL_PLANTED").map(PathBuf::from)
 }
 
+/// Whether figures are wanted.
+pub(crate) fn are_wanted() -> bool {
+    folder().is_some()
+}
+
 /// Keeps the figures of a program, if they are wanted.
 pub(crate) fn keep(program: &Program, attempt: &Attempt) {
     let Some(folder) = folder() else { return };
-    if program.kind == Kind::Pass || program.is_refused() {
+    if program.is_refused() {
         return;
     }
+    let (figures, extension) = match program.kind {
+        Kind::Fail => (figures(program, attempt), "json"),
+        Kind::Pass => (twin(program, attempt), "twin.json"),
+    };
     let name = program.name().replace('/', "-");
-    let path = folder.join(name).with_added_extension("json");
-    fs::write(path, figures(program, attempt).to_string()).expect("the folder is writable");
+    let path = folder.join(name).with_added_extension(extension);
+    fs::write(path, figures.to_string()).expect("the folder is writable");
+}
+
+fn twin(program: &Program, attempt: &Attempt) -> Value {
+    json!({ "twin": program.name(), "cpu_ms": attempt.cpu_ms })
 }
 
 fn figures(program: &Program, attempt: &Attempt) -> Value {
@@ -49,5 +63,10 @@ fn figures(program: &Program, attempt: &Attempt) -> Value {
             })
         })
         .collect();
-    json!({ "program": program.name(), "bugs": program.bugs(), "findings": findings })
+    json!({
+        "program": program.name(),
+        "bugs": program.bugs(),
+        "findings": findings,
+        "cpu_ms": attempt.cpu_ms,
+    })
 }

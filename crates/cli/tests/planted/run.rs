@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::figures;
 use crate::program::Program;
 
 /// Ends a check that hangs. Far longer than any check takes.
@@ -27,6 +28,8 @@ pub(crate) struct Attempt {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// Processor time of powerfail and everything that it started, in milliseconds, if that is counted.
+    pub(crate) cpu_ms: Option<u64>,
 }
 
 /// A pool whose path is part of a program: it does not exist before the test and is removed after it.
@@ -59,14 +62,19 @@ pub(crate) fn check(program: &Program, binary: &Path) -> Attempt {
     let binary = binary.to_str().expect("a path of text");
     let with_binary = |text: &str| text.replace("{bin}", binary);
 
-    let mut command = Command::new("timeout");
+    let times = folder.path().join("times");
+    let mut command = if figures::are_wanted() {
+        timed(&times)
+    } else {
+        Command::new("timeout")
+    };
     command
         .args(["--kill-after=10", GUARD_SECONDS])
         .arg(env!("CARGO_BIN_EXE_powerfail"))
         .args(["check", "--format", "json", "--seed", "1", "--jobs", "1"])
         // Everything is tried, however busy the machine is.
         .args(["--budget", "1h", "--out"])
-        .arg(folder.path())
+        .arg(folder.path().join("results"))
         // By default libpmemobj prepares 1,024 lanes whenever it opens a pool, which takes longer than all the rest.
         .env("PMEMOBJ_NLANES", "16");
     for option in OPTIONS {
@@ -90,5 +98,22 @@ pub(crate) fn check(program: &Program, binary: &Path) -> Attempt {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        cpu_ms: fs::read_to_string(times).ok().map(|text| cpu_ms(&text)),
     }
+}
+
+/// `timeout`, in a shell that writes the processor time of all of it to a file.
+fn timed(times: &Path) -> Command {
+    const SCRIPT: &str = r#"TIMEFORMAT='%3U %3S'; { time timeout "$@" 2>&3; } 3>&2 2>"$0""#;
+    let mut command = Command::new("bash");
+    command.args(["-c", SCRIPT]).arg(times);
+    command
+}
+
+/// The sum of the seconds in a text, in milliseconds.
+fn cpu_ms(text: &str) -> u64 {
+    let seconds = text
+        .split_whitespace()
+        .filter_map(|it| it.replace('.', "").parse::<u64>().ok());
+    seconds.sum()
 }
