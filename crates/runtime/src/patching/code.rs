@@ -8,6 +8,8 @@
 //! of it.
 #![allow(unsafe_code, reason = "reads and changes code")]
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use crate::host;
 use crate::platform::descriptor::{Descriptor, DescriptorCell};
 use crate::platform::sys;
@@ -25,8 +27,20 @@ const REGISTER_SYNC_CORE: usize = 64;
 /// after fork needs its own.
 static MEMORY: DescriptorCell = DescriptorCell::new();
 
+/// Whether nothing of the target runs, so that it cannot close the descriptor.
+static TRUSTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes many changes while nothing of the target runs.
+pub(crate) fn change_much(work: impl FnOnce()) {
+    memory();
+    TRUSTED.store(!threads::has_company(), Ordering::Relaxed);
+    work();
+    TRUSTED.store(false, Ordering::Relaxed);
+}
+
 fn memory() -> i32 {
-    if let Some(memory) = MEMORY.get() {
+    let trusted = MEMORY.last().filter(|_| TRUSTED.load(Ordering::Relaxed));
+    if let Some(memory) = trusted.or_else(|| MEMORY.get()) {
         return memory.fd;
     }
     let arguments = [
@@ -80,6 +94,26 @@ fn synchronise() {
     unsafe { sys::call(sys::number::MEMBARRIER, [SYNC_CORE, 0, 0, 0, 0, 0]) };
 }
 
+/// Puts breakpoints at addresses, which are in order. Every thread sees an old instruction or a breakpoint.
+pub(crate) fn put_breakpoints(addresses: &[u64]) {
+    const PAGE: u64 = 4096;
+    for of_page in addresses.chunk_by(|one, other| one / PAGE == other / PAGE) {
+        let from = of_page[0];
+        let len = of_page[of_page.len() - 1] + 1 - from;
+        let mut bytes = [0; PAGE as usize];
+        let bytes = &mut bytes[..len as usize];
+        // SAFETY: code of the target that is about to change.
+        bytes.copy_from_slice(unsafe { view(from, len) });
+        for address in of_page {
+            bytes[(address - from) as usize] = BREAKPOINT;
+        }
+        write(from, bytes);
+    }
+    if threads::has_company() {
+        synchronise();
+    }
+}
+
 /// Replaces bytes of one instruction each, in a way that every thread sees the old one, a
 /// breakpoint, or the new one. Who meets the breakpoint waits in its handler for our lock.
 pub(crate) fn replace<'a>(edits: impl Iterator<Item = (u64, &'a [u8])> + Clone) {
@@ -103,6 +137,15 @@ pub(crate) fn replace<'a>(edits: impl Iterator<Item = (u64, &'a [u8])> + Clone) 
         }
     }
     synchronise();
+}
+
+/// Whether two neighbouring bytes of code fit. Looks at all of them, without a branch: so it is done for many at once.
+pub(crate) fn has_pair(code: &[u8], fits: impl Fn(u8, u8) -> bool) -> bool {
+    let behind = code.get(1..).unwrap_or_default();
+    let pairs = code.iter().zip(behind);
+    pairs.fold(false, |found, (first, second)| {
+        found | fits(*first, *second)
+    })
 }
 
 /// Code of the target, as it is in memory now.

@@ -203,6 +203,21 @@ impl LoadedModule {
         NAMES.iter().any(|known| self.is_named(known))
     }
 
+    /// Whether a breakpoint in it always reaches our handler. The C library and what belongs to it executes code with all
+    /// signals blocked, and the threads of Go have small stacks.
+    pub(crate) fn takes_breakpoints(&self) -> bool {
+        const NAMES: [&[u8]; 5] = [
+            b"librt.",
+            b"libanl.",
+            b"libthread_db.",
+            b"ld-musl",
+            b"libc.musl",
+        ];
+        !self.is_of_the_system()
+            && !self.is_of_go()
+            && !NAMES.iter().any(|known| self.is_named(known))
+    }
+
     /// Whether it is a library that is installed for all programs.
     pub(crate) fn is_installed(&self) -> bool {
         const FOLDERS: [&[u8]; 4] = [b"/lib/", b"/lib64/", b"/usr/lib/", b"/usr/lib64/"];
@@ -264,7 +279,8 @@ impl LoadedModule {
             }
             // SAFETY: functions of loaded modules are readable.
             let bytes = unsafe { code::view(function.start, function.end - function.start) };
-            if bytes.windows(2).any(|pair| pair == SYSCALL) {
+            let is_call = |first: u8, second: u8| [first, second] == SYSCALL;
+            if code::has_pair(bytes, is_call) {
                 let classifier = classifier.get_or_insert_with(Classifier::new);
                 classifier.scan(bytes, function.start, |scanned| {
                     found |= scanned.is_system_call;

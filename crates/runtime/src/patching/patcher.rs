@@ -18,6 +18,8 @@
 #![allow(unsafe_code, reason = "reads the target's code where it lies")]
 
 use core::cell::RefCell;
+use core::ops::ControlFlow;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Instruction;
@@ -34,7 +36,7 @@ use super::surroundings::{FunctionLayout, PlanContext};
 /// Code that is looked at behind a function.
 const LOOK_BEHIND: u64 = 32;
 /// Code that is looked at to find out whether the flags are dead.
-const LOOK_AHEAD: usize = 160;
+pub(crate) const LOOK_AHEAD: usize = 160;
 /// How far from the instruction a trampoline may lie that no jump leads to: its references must reach.
 const REACH: u64 = 0x7000_0000;
 
@@ -80,6 +82,8 @@ pub(crate) struct Patcher<E> {
     /// Functions in which something was or will be patched, as they were before the first patch.
     pub(crate) functions: BTreeMap<u64, FunctionLayout>,
     arenas: RefCell<Arenas>,
+    /// Room for copies of code. What is allocated is never given back, so it is used again.
+    copies: Vec<Vec<u8>>,
 }
 
 impl<E> Patcher<E> {
@@ -91,6 +95,22 @@ impl<E> Patcher<E> {
             claims: Claims::with_capacity(capacity),
             functions: BTreeMap::new(),
             arenas: RefCell::default(),
+            copies: Vec::new(),
+        }
+    }
+
+    /// A copy of code.
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut copy = self.copies.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        copy
+    }
+
+    /// Code that was copied is not needed any more.
+    pub(crate) fn give_back(&mut self, code: Cow<'static, [u8]>) {
+        if let Cow::Owned(copy) = code {
+            self.copies.push(copy);
         }
     }
 
@@ -207,6 +227,12 @@ pub(crate) trait Patching {
     /// Whether a range of code is as the compiler made it.
     fn is_unpatched(&self, from: u64, len: usize) -> bool;
 
+    /// The code in a range, without breakpoints that stand where a patch is to come. To be given back.
+    fn code_in(&mut self, from: u64, to: u64) -> Cow<'static, [u8]> {
+        // SAFETY: callers pass code that is loaded.
+        Cow::Borrowed(unsafe { code::view(from, to - from) })
+    }
+
     /// What is to be remembered of a function in which nothing was patched yet.
     fn layout_of(&mut self, function: Function, bytes: &[u8]) -> FunctionLayout;
 
@@ -283,8 +309,28 @@ pub(crate) trait Patching {
     fn plan(&mut self, site: &Site, len: usize, function: Function, depth: usize) -> Option<Plan> {
         // A jump may read bytes behind the function, which it does not change.
         let end = function.segment_end.min(function.end + LOOK_BEHIND);
-        // SAFETY: callers pass functions of loaded code, and `end` is not behind the end of its segment.
-        let bytes = unsafe { code::view(function.start, end - function.start) };
+        for _ in 0..=Self::SETTLE_DEPTH_MAX {
+            // A neighbour that was settled has other bytes than before. Callers pass functions of loaded code, and `end`
+            // is not behind the end of its segment.
+            let bytes = self.code_in(function.start, end);
+            let tried = self.try_to_plan(&bytes, site, len, function, depth);
+            self.patcher().give_back(bytes);
+            if let ControlFlow::Break(plan) = tried {
+                return plan;
+            }
+        }
+        None
+    }
+
+    /// As `plan`, or settles a neighbour first. `bytes` is the code of the function, and some behind it.
+    fn try_to_plan(
+        &mut self,
+        bytes: &[u8],
+        site: &Site,
+        len: usize,
+        function: Function,
+        depth: usize,
+    ) -> ControlFlow<Option<Plan>> {
         let code = CodeView {
             address: function.start,
             bytes,
@@ -294,23 +340,23 @@ pub(crate) trait Patching {
             let layout = self.layout_of(function, of_function);
             self.patcher().functions.insert(function.start, layout);
         }
-        for _ in 0..=Self::SETTLE_DEPTH_MAX {
-            let unsettled = self.unsettled_near(site, code, function);
-            let patcher = self.patcher();
-            let surroundings = PlanContext {
-                arenas: &patcher.arenas,
-                layout: patcher.functions.get(&function.start),
-                unsettled,
-                function_end: function.end,
-            };
-            match plan(site, len, code, &patcher.claims, &surroundings) {
-                Ok(plan) => return Self::accepts(&plan).then_some(plan),
-                Err(PlanError::SettleFirst(address)) if depth > 0 => {
-                    self.settle_neighbour(address, code, depth - 1)?;
+        let unsettled = self.unsettled_near(site, code, function);
+        let patcher = self.patcher();
+        let surroundings = PlanContext {
+            arenas: &patcher.arenas,
+            layout: patcher.functions.get(&function.start),
+            unsettled,
+            function_end: function.end,
+        };
+        match plan(site, len, code, &patcher.claims, &surroundings) {
+            Ok(plan) => ControlFlow::Break(Self::accepts(&plan).then_some(plan)),
+            Err(PlanError::SettleFirst(address)) if depth > 0 => {
+                match self.settle_neighbour(address, code, depth - 1) {
+                    Some(()) => ControlFlow::Continue(()),
+                    None => ControlFlow::Break(None),
                 }
-                Err(_) => return None,
             }
+            Err(_) => ControlFlow::Break(None),
         }
-        None
     }
 }

@@ -11,6 +11,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::platform::sys;
+use crate::record::thread_private;
 
 /// A value behind a lock.
 pub(crate) struct Lock<T> {
@@ -32,7 +33,7 @@ impl<T> Lock<T> {
 
     /// Runs `work` on the value. Not to be nested.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let mask = sys::block_signals();
+        let mask = (!thread_private::is_masked()).then(sys::block_signals);
         if self
             .word
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
@@ -47,7 +48,9 @@ impl<T> Lock<T> {
         if self.word.swap(0, Ordering::Release) == 2 {
             sys::futex_wake(&self.word);
         }
-        sys::restore_signals(mask);
+        if let Some(mask) = mask {
+            sys::restore_signals(mask);
+        }
         result
     }
 

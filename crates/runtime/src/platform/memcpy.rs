@@ -38,11 +38,17 @@ unsafe extern "C" fn powerfail_memmove(to: *mut u8, from: *const u8, len: usize)
     unsafe {
         asm!(
             "std",
+            // Words first: downwards, processors move one element at a time, whatever its length.
+            "rep movsq",
+            "add rdi, 7",
+            "add rsi, 7",
+            "mov rcx, {rest}",
             "rep movsb",
             "cld",
-            inout("rdi") to.wrapping_add(len).wrapping_sub(1) => _,
-            inout("rsi") from.wrapping_add(len).wrapping_sub(1) => _,
-            inout("rcx") len => _,
+            rest = in(reg) len % 8,
+            inout("rdi") to.wrapping_add(len).wrapping_sub(8) => _,
+            inout("rsi") from.wrapping_add(len).wrapping_sub(8) => _,
+            inout("rcx") len / 8 => _,
             options(nostack)
         );
     }

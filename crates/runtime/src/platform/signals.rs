@@ -208,6 +208,7 @@ pub(crate) extern "C" fn stand_in(signal: i32, info: *mut c_void, context: *mut 
 }
 
 fn call_handler(signal: usize, info: *mut c_void, context: *mut c_void, wished: TargetAction) {
+    let was_masked = thread_private::set_masked(false);
     if host::attached() {
         faults::leave_store(&Frame::new(context));
     }
@@ -232,6 +233,7 @@ fn call_handler(signal: usize, info: *mut c_void, context: *mut c_void, wished: 
             core::mem::transmute(wished.handler);
         handler(signal as i32, info, context);
     }
+    thread_private::set_masked(was_masked);
     frame.set_signal_mask(frame.signal_mask() & !OURS);
     if let (Some(block), Some(kept)) = (block, kept) {
         kept.restore(block);

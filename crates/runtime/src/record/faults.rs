@@ -125,7 +125,7 @@ extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void
         return;
     }
     let found = SITES.with(|sites| {
-        let sites = sites.as_ref()?;
+        let sites = sites.as_mut()?;
         if sites.is_system_call(address) {
             return Some(Breakpoint::SystemCall);
         }
@@ -138,7 +138,10 @@ extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void
             // Another thread was patching, and is done.
             return Some(Breakpoint::At(address));
         }
-        sites.breakpoint(address).map(Breakpoint::At)
+        let woken = sites.wake(address);
+        woken
+            .or_else(|| sites.breakpoint(address))
+            .map(Breakpoint::At)
     });
     match found {
         Some(Breakpoint::SystemCall) => make_system_call(&frame, address),

@@ -8,8 +8,10 @@
 
 mod interrupted;
 mod system_calls;
+mod waiting;
 
 use core::sync::atomic::Ordering;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_patch::tactic::{CodeView, Plan, Tactic, Targets};
@@ -25,7 +27,7 @@ use self::system_calls::{SYSCALL, may_have_system_calls};
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
 use crate::patching::modules::{self, Description, Function, LoadedModule, Modules};
-use crate::patching::patcher::{Jump, PatchError, Patcher, Patching};
+use crate::patching::patcher::{Jump, LOOK_AHEAD, PatchError, Patcher, Patching};
 use crate::patching::surroundings::FunctionLayout;
 use crate::platform::lock::Lock;
 use crate::record::emulate::{Emulated, EmulatedSites};
@@ -66,6 +68,8 @@ pub(crate) struct Sites {
     system_modules: Vec<(u64, u64)>,
     /// Where libpmemobj is, whose transactions are seen by its functions.
     transactional: Vec<(u64, u64)>,
+    /// Silent sites that have a breakpoint until they are first executed, with the byte that it replaces.
+    waiting: BTreeMap<u64, u8>,
     /// Stores without a trampoline.
     emulated: EmulatedSites,
     /// Loads that are to be patched, because threads are scheduled at them.
@@ -166,7 +170,7 @@ impl Sites {
         if !module.is_of_the_system() {
             self.look_for_code_without_table(module, &functions);
         }
-        self.patch_silent(silent);
+        self.patch_silent(module, silent);
         self.patch_loads(range.0, range.1);
     }
 
@@ -186,6 +190,7 @@ impl Sites {
             generated: Vec::new(),
             system_modules: Vec::new(),
             transactional: Vec::new(),
+            waiting: BTreeMap::new(),
             emulated: EmulatedSites::default(),
             loads: BTreeSet::new(),
         }
@@ -239,7 +244,7 @@ impl Sites {
             self.transactional.push((from, to));
             fuzz::loaded_libpmemobj(from, to);
         }
-        self.patch_silent(silent);
+        self.patch_silent(module, silent);
         self.patch_loads(from, to);
     }
 
@@ -253,7 +258,7 @@ impl Sites {
             let bytes = unsafe { code::view(from, to - from) };
             if may_have_system_calls(bytes) || may_have_silent_sites(bytes) {
                 let mut is_code = true;
-                classifier.scan(bytes, from, |scanned| {
+                classifier.scan_strictly(bytes, from, |scanned| {
                     is_code &= scanned.is_valid;
                     let concerns_us = scanned.is_system_call || scanned.silent.is_some();
                     count += usize::from(is_code && concerns_us);
@@ -280,9 +285,12 @@ impl Sites {
         // SAFETY: the module that is there is loaded.
         let has = |address: u64, byte: u8| unsafe { code::view(address, 1)[0] == byte };
         let mut calls = self.system_calls.range(from..to);
-        patched
-            .next()
-            .is_none_or(|(address, byte)| has(address, byte))
+        let mut waiting = self.waiting.range(from..to);
+        let is_there = |(address, _): (&u64, &u8)| has(*address, code::BREAKPOINT);
+        waiting.next().is_none_or(is_there)
+            && patched
+                .next()
+                .is_none_or(|(address, byte)| has(address, byte))
             && calls
                 .next()
                 .is_none_or(|address| has(*address, code::BREAKPOINT))
@@ -321,18 +329,12 @@ impl Sites {
             }
             let restored = self.without_breakpoints(function, bytes);
             let bytes = restored.as_deref().unwrap_or(bytes);
-            let before = silent.len();
             self.patcher
                 .classifier
                 .scan(bytes, function.start, |scanned| {
                     let is_stack = |site: &Site| site.instruction.is_stack_instruction();
                     silent.extend(scanned.silent.filter(|site| !is_stack(site)));
                 });
-            // Most have nothing, and what is allocated is never given back.
-            if silent.len() > before && !self.patcher.functions.contains_key(&function.start) {
-                let layout = self.layout_of(function, bytes);
-                self.patcher.functions.insert(function.start, layout);
-            }
         }
         silent
     }
@@ -350,23 +352,6 @@ impl Sites {
             restored[(address - function.start) as usize] = SYSCALL[0];
         }
         Some(restored)
-    }
-
-    /// Patches what does not fault.
-    fn patch_silent(&mut self, silent: Vec<Site>) {
-        let mut refused = 0;
-        for site in silent {
-            if !self.entries.contains_key(&site.address())
-                && self.settle(&site, Self::SETTLE_DEPTH_MAX).is_err()
-            {
-                refused += 1;
-            }
-        }
-        if refused > 0 {
-            host::warn(
-                "some flushes, fences or locked operations could not be patched and are not recorded",
-            );
-        }
     }
 
     /// Finds the loads in functions that are new at which a thread can read from a pool.
@@ -435,7 +420,8 @@ impl Sites {
         let bytes = &bytes[..used.map_or(0, |last| last + 1)];
         let mut silent = Vec::new();
         let mut certain = true;
-        self.patcher.classifier.scan(bytes, from, |scanned| {
+        let classifier = &mut self.patcher.classifier;
+        classifier.scan_strictly(bytes, from, |scanned| {
             certain &= scanned.is_valid;
             silent.extend(scanned.silent.filter(|_| certain));
         });
@@ -485,6 +471,8 @@ impl Sites {
         self.only_calls
             .retain(|range| range.1 <= from || to <= range.0);
         self.loads.retain(|address| !(from..to).contains(address));
+        self.waiting
+            .retain(|address, _| !(from..to).contains(address));
         self.emulated.forget(from, to);
         self.patcher.forget(from, to);
     }
@@ -494,6 +482,7 @@ impl Sites {
         let functions = self.modules.functions_in(from, to);
         functions
             .filter(|function| self.is_unpatched(function.start, 1))
+            .filter(|function| !self.waiting.contains_key(&function.start))
             .copied()
             .collect()
     }
@@ -603,10 +592,11 @@ impl Sites {
                 description: Description::Unknown,
             }
         });
-        // SAFETY: functions of loaded modules are readable, and so is an instruction that ran.
-        let bytes = unsafe { code::view(function.start, function.end - function.start) };
-        let behind = &bytes[(address - function.start) as usize + site.len_bytes()..];
-        let flags_dead = self.are_flags_dead(site.instruction.next_ip(), behind);
+        // Functions of loaded modules are readable, and so is an instruction that ran.
+        let next = site.instruction.next_ip();
+        let bytes = self.code_in(next, function.end.min(next + LOOK_AHEAD as u64));
+        let flags_dead = self.are_flags_dead(next, &bytes);
+        self.patcher.give_back(bytes);
         let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
         let may_jump = self.mode == Mode::Patch && !self.is_generated(address);
         let jump = if may_jump || self.needs_jump(site) {
@@ -627,16 +617,10 @@ impl Sites {
             )
             .map_err(|unsettled| refused(&unsettled, address))?;
         let (plan, trampoline) = (settled.plan, settled.trampoline);
-        let tactic = tactic_of(plan.as_ref()) as u32;
-        let words = [
-            id.0.into(),
-            address,
-            site.len_bytes() as u64,
-            tactic.into(),
-            0,
-        ];
         // Nothing of a load is recorded.
         if site.action != Action::Load {
+            let (len, tactic) = (site.len_bytes() as u64, tactic_of(plan.as_ref()) as u64);
+            let words = [id.0.into(), address, len, tactic, 0];
             host::send(MessageKind::Site, words, &[], None);
         }
         let patched_byte = match plan {
@@ -669,6 +653,7 @@ impl Sites {
             }
             None => {}
         }
+        self.waiting.remove(&address);
         Ok(())
     }
 
@@ -711,6 +696,10 @@ impl Patching for Sites {
             && self.entries.range(from..from + len as u64).next().is_none()
     }
 
+    fn code_in(&mut self, from: u64, to: u64) -> Cow<'static, [u8]> {
+        self.code_without_waiting(from, to)
+    }
+
     fn layout_of(&mut self, function: Function, bytes: &[u8]) -> FunctionLayout {
         FunctionLayout::of(&mut self.patcher.classifier, function, bytes, |_| ())
     }
@@ -718,7 +707,7 @@ impl Patching for Sites {
     /// Addresses behind a site, near enough for a pun, of instructions that may be patched later.
     fn unsettled_near(&mut self, site: &Site, code: CodeView<'_>, _: Function) -> BTreeSet<u64> {
         const PUN_REACH: u64 = 32;
-        let mut unsettled = BTreeSet::new();
+        let mut unsettled = self.waiting_near(site.address());
         let mut at = site.instruction.next_ip();
         while at < site.address() + PUN_REACH {
             let bytes = code.from(at);
@@ -810,20 +799,16 @@ fn tactic_of(plan: Option<&Plan>) -> SiteTactic {
 pub(crate) fn may_have_silent_sites(bytes: &[u8]) -> bool {
     // Operands in registers need no lock: what follows xchg names memory below this.
     const REGISTERS: u8 = 0xc0;
-    let may_be = |pair: &[u8]| match pair[0] {
-        0x86 | 0x87 => pair[1] < REGISTERS,
-        0x0f => pair[1] == 0xae || pair[1] == 0xc7,
+    code::has_pair(bytes, |first, second| {
+        let is_exchange = first & 0xfe == 0x86 && second < REGISTERS;
+        let is_flush_or_fence = first == 0x0f && second == 0xae;
         // rol rdi
-        0xc1 => pair[1] == 0xc7,
+        let is_request = first == 0xc1 && second == 0xc7;
         // A lock goes before prefixes and before what reads, changes and writes.
-        0xf0 => matches!(
-            pair[1],
-            0x00..=0x3f | 0x40..=0x4f | 0x64..=0x67 | 0x80..=0x83 | 0x86 | 0x87 | 0xf2 | 0xf3
-                | 0xf6 | 0xf7 | 0xfe | 0xff
-        ),
-        _ => false,
-    };
-    bytes.windows(2).any(may_be)
+        let is_lockable =
+            second < 0x50 || second & 0xfc == 0x64 || second & 0xf8 == 0x80 || second >= 0xf2;
+        is_exchange || is_flush_or_fence || is_request || first == 0xf0 && is_lockable
+    })
 }
 
 /// What `xsave` of all enabled components takes.

@@ -77,6 +77,21 @@ pub(crate) struct ThreadPrivate {
     pub(crate) pmdk: Pmdk,
     /// Transactions around it that it has begun by client requests.
     pub(crate) requested_transactions: u64,
+    /// All signals are blocked wherever code of ours runs on the thread now.
+    is_masked: bool,
+}
+
+/// Whether all signals of the calling thread are known to be blocked.
+pub(crate) fn is_masked() -> bool {
+    // SAFETY: the state of the calling thread.
+    own().is_some_and(|own| unsafe { (*own).is_masked })
+}
+
+/// Says whether all signals are blocked from now on, wherever code of ours runs on the calling thread; what was said
+/// before.
+pub(crate) fn set_masked(is_masked: bool) -> bool {
+    // SAFETY: the state of the calling thread.
+    own().is_some_and(|own| unsafe { core::mem::replace(&mut (*own).is_masked, is_masked) })
 }
 
 /// That of the calling thread, if it is or was recorded. Handlers change it, so it is reached by
@@ -115,6 +130,7 @@ pub(crate) unsafe fn begin(private: u64) {
             },
             pmdk: Pmdk::default(),
             requested_transactions: 0,
+            is_masked: false,
         });
     }
 }

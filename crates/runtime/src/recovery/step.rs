@@ -31,7 +31,8 @@ static ALONE: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the calling thread runs an instruction alone.
 pub(super) fn runs_alone() -> bool {
-    ALONE.load(Ordering::Relaxed) == sys::gettid()
+    let alone = ALONE.load(Ordering::Relaxed);
+    alone != 0 && alone == sys::gettid()
 }
 
 /// In a branch, whose thread has another number: it runs what its parent ran when it was made.

@@ -14,6 +14,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::platform::sys;
+use crate::record::thread_private;
 
 use super::state::State;
 
@@ -37,10 +38,12 @@ pub(super) fn enter() {
             sys::futex_wait(&WORD, 2);
         }
     }
+    thread_private::set_masked(true);
 }
 
 /// Gives the turn to the next.
 pub(super) fn leave() {
+    thread_private::set_masked(false);
     if WORD.swap(0, Ordering::Release) == 2 {
         sys::futex_wake(&WORD);
     }

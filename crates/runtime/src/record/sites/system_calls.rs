@@ -105,5 +105,5 @@ impl Sites {
 
 /// Whether any of these bytes could be a `syscall` instruction.
 pub(super) fn may_have_system_calls(bytes: &[u8]) -> bool {
-    bytes.windows(SYSCALL.len()).any(|pair| pair == SYSCALL)
+    code::has_pair(bytes, |first, second| [first, second] == SYSCALL)
 }
