@@ -3,20 +3,24 @@
 //! Operations end where the program says so: at lines of its output that match the pattern for
 //! acknowledgements, or at marks in the trace. If the pattern has a group, what it matched must be a
 //! line of the content from then on, whatever survives. Otherwise the content after a crash must be
-//! that after the last operation that had ended, or that after the next one.
+//! that after the last operation that had ended, or that after the next one. A recorder that knows what each operation
+//! leaves declares it with the mark at its end; then that is compared, and nothing has to be learnt.
+
+mod declared;
 
 use std::collections::BTreeMap;
 
 use powerfail_finding::{Code, RecoveryOutcome};
 use powerfail_model::EventIndex;
 use powerfail_oracle::Verdict;
-use powerfail_trace::{Body, MarkKind, Trace};
+use powerfail_trace::{Body, DeclaredContent, MarkKind, Trace};
 use powerfail_trace::{Scope, ScopeChange};
 use regex::bytes::Regex;
 
 use crate::error::CheckError;
 use crate::reading::WatchedRecords;
 use crate::symptom::{Symptom, symptom_of};
+use declared::{DeclaredContents, Wrong};
 
 /// The end of an operation.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub(crate) struct ExpectedContents {
     is_bulk: bool,
     /// Content by the number of operations that have ended.
     known: BTreeMap<usize, Vec<u8>>,
+    /// What the recorder says that operations leave.
+    declared: DeclaredContents,
 }
 
 /// How much of a content is shown.
@@ -52,6 +58,7 @@ impl ExpectedContents {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, CheckError> {
         let mut operations: Vec<Operation> = Vec::new();
+        let mut declared = DeclaredContents::default();
         let mut scope = Scope::new();
         let mut records = WatchedRecords::of(trace, progress);
         let mut partial = Vec::new();
@@ -79,11 +86,16 @@ impl ExpectedContents {
                         partial.clear();
                     }
                 }
-                (MarkKind::OperationEnd, None) => operations.push(Operation {
-                    end,
-                    promise: None,
-                    in_scope,
-                }),
+                (MarkKind::OperationEnd, None) => {
+                    if let Some(content) = DeclaredContent::parse(mark.payload) {
+                        declared.push(content);
+                    }
+                    operations.push(Operation {
+                        end,
+                        promise: None,
+                        in_scope,
+                    });
+                }
                 _ => {}
             }
         }
@@ -92,6 +104,7 @@ impl ExpectedContents {
             is_bulk: operations.windows(2).any(|pair| pair[0].end == pair[1].end),
             operations,
             known: BTreeMap::new(),
+            declared,
         })
     }
 
@@ -128,7 +141,8 @@ impl ExpectedContents {
         moments: &[EventIndex],
         trace: &Trace,
     ) -> Vec<(usize, EventIndex)> {
-        if self.promises || self.is_bulk || self.operations.is_empty() {
+        let is_known = self.promises || !self.declared.is_empty();
+        if is_known || self.is_bulk || self.operations.is_empty() {
             return Vec::new();
         }
         let mut numbers: Vec<usize> = moments
@@ -174,6 +188,14 @@ impl ExpectedContents {
             return None;
         };
         let ended = self.ended(at);
+        if !self.declared.is_empty() {
+            let (wrong, difference) = self.declared.judge(ended, dump)?;
+            let code = match wrong {
+                Wrong::Lost => Code::AcknowledgedLost,
+                Wrong::Torn => Code::ContentTorn,
+            };
+            return Some(content(code, dump, difference));
+        }
         if self.promises {
             let lines: Vec<&[u8]> = dump.split(|byte| *byte == b'\n').collect();
             let lost = self.operations[..ended]
@@ -261,7 +283,7 @@ fn difference(expected: &[u8], found: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ExpectedContents, Operation};
+    use super::{DeclaredContents, ExpectedContents, Operation};
     use powerfail_finding::Code;
     use powerfail_model::EventIndex;
     use powerfail_oracle::Verdict;
@@ -288,6 +310,7 @@ mod tests {
                 .iter()
                 .map(|(number, text)| (*number, text.as_bytes().to_vec()))
                 .collect(),
+            declared: DeclaredContents::default(),
         }
     }
 

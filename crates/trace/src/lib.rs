@@ -45,6 +45,7 @@
 pub mod annotation;
 mod block;
 mod compress;
+mod declared;
 mod decode;
 mod definition;
 mod definitions;
@@ -74,6 +75,7 @@ mod writer;
 pub use annotation::{AnnotatedRange, Annotation};
 pub use block::{EventBlock, FileRuns, ImageRuns, RecordCursor, Records};
 pub use compress::Compression;
+pub use declared::{DeclaredContent, Durable};
 pub use definition::{
     DERANDOMISE_NOTE, DIRECTORY_NOTE, DOMAIN_NOTE, Frame, HEAP_NOTE, Meta, Module, ModuleIndex,
     POOL_NOTE, Pool, PoolKind, SEAL_NOTE, StackId, StackNode, Thread,
