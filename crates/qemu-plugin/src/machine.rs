@@ -8,6 +8,7 @@
 //! - `ram=OFFSET`: where it begins in QEMU's memory: memory backends follow each other in the order of the command line;
 //! - `gpa=ADDRESS`: where it begins in the machine's physical memory. Then addresses of the kernel's direct mapping (which
 //!   begins at a fixed address with `nokaslr`) need not be looked up, and flushes of the kernel are known;
+//! - `stacks=on`: events have call stacks, as far as they are in the kernel;
 //! - `loads=on`: the first load of each line is noted.
 //!
 //! Numbers are hexadecimal. A machine with one processor has one order of events.
@@ -22,7 +23,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use powerfail_protocol::log::{FrameKind, MAGIC, head};
@@ -31,7 +32,7 @@ use rustc_hash::FxHashMap;
 
 use crate::api::{self, AccessInfo, Block, PluginId};
 use crate::pieces::Pieces;
-use crate::registers::{self, COUNT, Processor};
+use crate::registers::{self, COUNT, Processor, RSP};
 use crate::translate::{self, Callbacks, Site};
 
 /// Where the kernel maps all physical memory, without randomisation.
@@ -39,6 +40,12 @@ const DIRECT: u64 = 0xffff_8880_0000_0000;
 const DIRECT_LEN: u64 = 64 << 40;
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
+/// The kernel is from here on.
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+/// A stack of the kernel has so many bytes, as a power of two, and begins at a multiple of them.
+const STACK_BITS: u32 = 14;
+/// Of deeper stacks the innermost frames are kept.
+const DEPTH_MAX: usize = 48;
 /// How much is written to the log at a time.
 const BUFFER: usize = 64 << 10;
 /// Pages that were found last.
@@ -51,12 +58,19 @@ static PHYSICAL: AtomicU64 = AtomicU64::new(u64::MAX);
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// QEMU's state of the processor.
 static PROCESSOR: AtomicPtr<u64> = AtomicPtr::new(core::ptr::null_mut());
+static NOTES_STACKS: AtomicBool = AtomicBool::new(false);
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 
 struct State {
     log: File,
     buffer: Vec<u8>,
-    numbers: FxHashMap<u64, u32>,
+    /// The numbers of call stacks: innermost first.
+    numbers: FxHashMap<Vec<u64>, u32>,
+    /// By stack of the kernel: the calls that have not returned, as the place that has the address of the return, and
+    /// that address; the innermost is the last.
+    calls: FxHashMap<u64, Vec<(u64, u64)>>,
+    /// The stack that was asked for last, to use its memory again.
+    stack: Vec<u64>,
     sequence: u64,
     /// By processor: whether a flush or a non-temporal store waits for a fence.
     pending: VecDeque<bool>,
@@ -110,11 +124,15 @@ pub(crate) unsafe fn install(id: PluginId, arguments: &[String]) -> Result<(), S
     MEMORY.store(memory.cast(), Ordering::Relaxed);
     let log = needed("log")?;
     let log = File::create(&log).map_err(|error| format!("cannot create {log}: {error}"))?;
-    let notes_loads = value("loads").is_some_and(|it| it == "on");
+    let is_on = |name: &str| value(name).is_some_and(|it| it == "on");
+    let notes_loads = is_on("loads");
+    NOTES_STACKS.store(is_on("stacks"), Ordering::Relaxed);
     *lock() = Some(State {
         log,
         buffer: MAGIC.to_vec(),
         numbers: FxHashMap::default(),
+        calls: FxHashMap::default(),
+        stack: Vec::new(),
         sequence: 0,
         pending: VecDeque::new(),
         pieces: None,
@@ -139,6 +157,7 @@ const CALLBACKS: Callbacks = Callbacks {
     block: None,
     store: after_store,
     load: None,
+    call: None,
     order: before_order,
     copy_at_access,
     copy_before,
@@ -157,8 +176,24 @@ fn with(work: impl FnOnce(&mut State)) {
 }
 
 unsafe extern "C" fn translated(_id: PluginId, block: *mut Block) {
+    let notes_stacks = NOTES_STACKS.load(Ordering::Relaxed);
+    let callbacks = Callbacks {
+        call: notes_stacks.then_some(after_call as api::OnAccess),
+        ..CALLBACKS
+    };
     // SAFETY: QEMU gives the block.
-    unsafe { translate::look_at(block, &CALLBACKS) }
+    unsafe { translate::look_at(block, &callbacks) }
+}
+
+unsafe extern "C" fn after_call(
+    _processor: u32,
+    _info: AccessInfo,
+    address: u64,
+    data: *mut c_void,
+) {
+    if address >= KERNEL {
+        with(|state| state.called(address, data as u64));
+    }
 }
 
 unsafe extern "C" fn translated_with_loads(_id: PluginId, block: *mut Block) {
@@ -331,15 +366,39 @@ impl State {
         );
     }
 
-    /// The number of an address of code, which the log has from then on.
+    /// A call stored where it returns to. All calls that were made below that place have returned.
+    fn called(&mut self, place: u64, returns_to: u64) {
+        let calls = self.calls.entry(place >> STACK_BITS).or_default();
+        while calls.pop_if(|(below, _)| *below <= place).is_some() {}
+        calls.push((place, returns_to));
+    }
+
+    /// The number of the call stack at an address of code, which the log has from then on.
     fn number(&mut self, address: u64) -> u32 {
-        if let Some(number) = self.numbers.get(&address) {
-            return *number;
+        let mut stack = core::mem::take(&mut self.stack);
+        stack.clear();
+        stack.push(address);
+        let rsp = Processor(PROCESSOR.load(Ordering::Relaxed)).registers()[RSP];
+        if address >= KERNEL
+            && let Some(calls) = self.calls.get(&(rsp >> STACK_BITS))
+        {
+            let live = calls.iter().rev().filter(|(place, _)| *place >= rsp);
+            stack.extend(live.map(|(_, returns_to)| *returns_to).take(DEPTH_MAX));
         }
-        let number = self.numbers.len() as u32;
-        self.numbers.insert(address, number);
-        let words = [u64::from(number), address].map(u64::to_le_bytes);
-        self.frame(FrameKind::Stack, &[words.as_flattened()]);
+        let number = match self.numbers.get(&stack) {
+            Some(number) => *number,
+            None => {
+                let number = self.numbers.len() as u32;
+                self.numbers.insert(stack.clone(), number);
+                let words: Vec<[u8; 8]> = core::iter::once(u64::from(number))
+                    .chain(stack.iter().copied())
+                    .map(u64::to_le_bytes)
+                    .collect();
+                self.frame(FrameKind::Stack, &[words.as_flattened()]);
+                number
+            }
+        };
+        self.stack = stack;
         number
     }
 

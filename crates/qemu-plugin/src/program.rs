@@ -49,6 +49,7 @@ const CALLBACKS: Callbacks = Callbacks {
     block: Some(enter_block),
     store: after_store,
     load: None,
+    call: None,
     order: before_order,
     copy_at_access,
     copy_before,

@@ -9,7 +9,7 @@
 use core::ffi::c_void;
 use std::sync::Mutex;
 
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, Register};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, Register};
 use powerfail_patch::{Action, Classifier, StoreForm};
 use powerfail_protocol::EventKind;
 use rustc_hash::FxHashMap;
@@ -43,6 +43,8 @@ pub(crate) struct Callbacks {
     pub(crate) store: OnAccess,
     /// After each access of an instruction that loads.
     pub(crate) load: Option<OnAccess>,
+    /// After a call has stored where it returns to. Its data is that address.
+    pub(crate) call: Option<OnAccess>,
     /// Before a flush or a fence.
     pub(crate) order: OnExecution,
     /// Where registers are copied for a plan: after an access, or before an instruction.
@@ -107,6 +109,17 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
             let len = api::qemu_plugin_insn_size(instruction);
             let bytes = core::slice::from_raw_parts(api::qemu_plugin_insn_data(instruction), len);
             translator.watch(index, bytes, address);
+            if let Some(callback) = callbacks.call
+                && translator.decoded.last().is_some_and(is_call)
+            {
+                api::qemu_plugin_register_vcpu_mem_cb(
+                    instruction,
+                    callback,
+                    api::NO_REGISTERS,
+                    api::STORES,
+                    (address + len as u64) as *mut c_void,
+                );
+            }
             if let Some(callback) = callbacks.load {
                 api::qemu_plugin_register_vcpu_mem_cb(
                     instruction,
@@ -162,6 +175,14 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
             }
         }
     }
+}
+
+/// Whether an instruction stores where it returns to.
+fn is_call(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::Call | FlowControl::IndirectCall
+    ) && instruction.mnemonic() == Mnemonic::Call
 }
 
 impl Site {
