@@ -11,6 +11,7 @@ pub mod portable;
 pub mod random;
 pub mod targets;
 pub mod torture;
+pub mod vm;
 
 use std::process::Command;
 

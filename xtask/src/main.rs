@@ -8,7 +8,9 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use xtask::{cluster, deb, kernel, notices, packages, planted, portable, run, targets, torture};
+use xtask::{
+    cluster, deb, kernel, notices, packages, planted, portable, run, targets, torture, vm,
+};
 
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
@@ -36,6 +38,8 @@ usage: cargo xtask COMMAND
                   cargo-fuzz)
   kernel          make the operations of tests/litmus/files on a real ext4 and xfs, and compare what a crash leaves of them
                   (needs root and loop devices)
+  vm              check a module with planted bugs and file systems of the kernel in guests, and write docs/figures/vm.md;
+                  POWERFAIL names another binary than that of a release build
   torture [MINUTES [SEED]], torture short
                   run powerfail under attack, and check that it ends well and leaves nothing behind; POWERFAIL names
                   another binary than that of the tests";
@@ -63,6 +67,9 @@ fn main() -> ExitCode {
         ["fuzz", seconds] => fuzz(seconds, None),
         ["fuzz", seconds, name] => fuzz(seconds, Some(name)),
         ["kernel"] => kernel::run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")),
+        ["vm"] => chosen().and_then(|binary| {
+            vm::campaign(&binary, &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        }),
         ["torture"] => torture("10", None),
         ["torture", "short"] => attacked().and_then(|binary| torture::run_short(&binary)),
         ["torture", minutes] => torture(minutes, None),

@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::{run, targets};
+use crate::{run, targets, vm};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 24] = [
+const NEEDED: [(&str, &str); 26] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -43,6 +43,8 @@ const NEEDED: [(&str, &str); 24] = [
     ("fio", "a target of tests, on a mapped file"),
     ("qemu-user", "records statically linked targets of tests"),
     ("musl-tools", "a target of tests is linked with it"),
+    ("qemu-system-x86", "a test checks a file system in a guest"),
+    ("busybox-static", "the guest runs it"),
     ("parallel", "a recipe for shares of a run is tested with it"),
 ];
 
@@ -57,7 +59,10 @@ pub fn install_missing() -> anyhow::Result<()> {
     }
     let mut all = NEEDED.map(|(name, _)| name).to_vec();
     all.extend(targets::packages_of_tests());
-    install(&all)
+    install(&all)?;
+    // Tests find it there, and use no network.
+    vm::kernel(&vm::work_directory()?)?;
+    Ok(())
 }
 
 /// Installs those of the packages that are missing; without the right to do so, names them.

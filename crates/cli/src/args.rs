@@ -9,6 +9,7 @@
 mod fuzz;
 mod trace;
 mod values;
+mod vm;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::exit::exit_codes;
 pub(crate) use fuzz::*;
 pub(crate) use trace::*;
 use values::parse_code;
+pub(crate) use vm::*;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -173,6 +175,9 @@ pub(crate) enum Command {
     /// Inspect a recorded trace
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Check file systems of a kernel in a virtual machine
+    #[command(subcommand)]
+    Vm(VmCommand),
     /// Explain a finding code and how to fix the bug
     ///
     /// Each page describes the bug, shows wrong and right code in C, and explains how powerfail detects it.

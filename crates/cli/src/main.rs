@@ -28,6 +28,7 @@ mod report;
 mod report_output;
 mod trace;
 mod view;
+mod vm;
 mod watcher;
 
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use powerfail_recorder::{interrupt, limits};
 
-use crate::args::{Cli, Command, ModelCommand, TraceCommand};
+use crate::args::{Cli, Command, ModelCommand, TraceCommand, VmCommand};
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
@@ -80,6 +81,9 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Import(args)) => import::import(&args),
         Command::Trace(TraceCommand::Export(args)) => import::export(&args),
+        Command::Vm(VmCommand::Check(args)) => vm::check(&args),
+        Command::Vm(VmCommand::Recover(args)) => vm::recover(&args),
+        Command::Vm(VmCommand::Shell(args)) => vm::shell(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Init(args) => init::init(&args),
         Command::Doctor(args) => doctor::doctor(&args),

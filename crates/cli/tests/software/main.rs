@@ -1,6 +1,8 @@
 //! `powerfail check` on storage software of others, as packaged by Debian: the same programs, commands and expected
 //! results as in `docs/figures/targets.md`.
 
+mod guests;
+
 use std::path::Path;
 
 use xtask::targets;

@@ -1,0 +1,272 @@
+//! The saved machine: booted once, stopped before persistent memory is touched, and kept in a directory.
+//!
+//! RAM stays in its file, and each guest that starts from there maps it copy on write: nothing is copied, and nothing of one
+//! guest is seen by another. The state of the devices is a small file.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use powerfail_image::{RunDirectory, default_parent};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::error::{Result, VmError};
+use crate::file_system::FileSystem;
+use crate::guest::{Guest, Process, Start};
+use crate::initramfs::initramfs;
+use crate::kernel::Kernel;
+use crate::layout::MemoryLayout;
+use crate::tools::Tools;
+
+const DESCRIPTION: &str = "machine.json";
+const RAM: &str = "ram";
+const TOP: &str = "ram-top";
+const STATE: &str = "state";
+const KERNEL: &str = "vmlinuz";
+const INITRAMFS: &str = "initramfs";
+/// How long the kernel may take to boot. It takes about ten seconds of processor time.
+const BOOT_LIMIT: Duration = Duration::from_mins(5);
+
+/// What a machine is made of.
+#[derive(Clone, Debug)]
+pub struct MachineOptions {
+    /// Its kernel.
+    pub kernel: Kernel,
+    /// The file system.
+    pub file_system: FileSystem,
+    /// The memory.
+    pub layout: MemoryLayout,
+    /// Modules of the kernel that are loaded besides those of the file system.
+    pub modules: Vec<String>,
+    /// An initial file system of the user, instead of the built-in one.
+    pub initramfs: Option<PathBuf>,
+    /// What the kernel is told besides.
+    pub kernel_options: String,
+}
+
+/// A saved machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    directory: PathBuf,
+    description: Description,
+    qemu: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Description {
+    file_system: FileSystem,
+    layout: MemoryLayout,
+    kernel_options: String,
+}
+
+impl Machine {
+    /// Boots a machine and saves it in a directory, which is made.
+    pub fn boot(directory: &Path, options: &MachineOptions) -> Result<Self> {
+        let tools = Tools::find()?;
+        fs::create_dir_all(directory).map_err(VmError::file("create", directory))?;
+        let directory = fs::canonicalize(directory).map_err(VmError::file("open", directory))?;
+        let initramfs = match &options.initramfs {
+            Some(path) => fs::read(path).map_err(VmError::file("read", path))?,
+            None => initramfs(
+                &tools,
+                &options.kernel,
+                options.file_system,
+                &options.modules,
+                options.layout,
+            )?,
+        };
+        let machine = Self {
+            description: Description {
+                file_system: options.file_system,
+                layout: options.layout,
+                kernel_options: options.kernel_options.clone(),
+            },
+            qemu: tools.qemu,
+            directory,
+        };
+        write(&machine.path(INITRAMFS), &initramfs)?;
+        let kernel = &options.kernel.image;
+        fs::copy(kernel, machine.path(KERNEL)).map_err(VmError::file("copy", kernel))?;
+        make(&machine.path(RAM), MemoryLayout::ram_len())?;
+        make(&machine.path(TOP), MemoryLayout::top_len())?;
+        machine.save()?;
+        let text = serde_json::to_vec_pretty(&machine.description);
+        let text = text.map_err(|error| VmError::Guest(error.to_string()))?;
+        write(&machine.path(DESCRIPTION), &text)?;
+        Ok(machine)
+    }
+
+    /// Runs the kernel until its first process is ready, and saves it.
+    fn save(&self) -> Result<()> {
+        let run = run_directory()?;
+        let mut process = Process::start(self, run.path(), Start::Boot, None)?;
+        process.wait_until_ready(BOOT_LIMIT)?;
+        let qmp = process.qmp();
+        qmp.execute("stop", &json!({}))?;
+        ignore_shared(qmp)?;
+        let target = format!("exec:cat > {}", quoted(&self.path(STATE))?);
+        qmp.execute("migrate", &json!({ "uri": target }))?;
+        qmp.wait_for_migration()?;
+        process.quit()
+    }
+
+    /// A machine that was saved.
+    pub fn open(directory: &Path) -> Result<Self> {
+        let path = directory.join(DESCRIPTION);
+        let text = fs::read(&path).map_err(VmError::file("read", &path))?;
+        let description = serde_json::from_slice(&text).map_err(|error| VmError::Malformed {
+            path,
+            problem: error.to_string(),
+        })?;
+        let directory = fs::canonicalize(directory).map_err(VmError::file("open", directory))?;
+        Ok(Self {
+            directory,
+            description,
+            qemu: crate::tools::program("qemu-system-x86_64", "qemu-system-x86")?,
+        })
+    }
+
+    /// A guest that starts from here.
+    pub fn start(&self) -> Result<Guest> {
+        Guest::start(self, None)
+    }
+
+    /// Where it is kept.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Its file system.
+    pub const fn file_system(&self) -> FileSystem {
+        self.description.file_system
+    }
+
+    /// Its memory.
+    pub const fn layout(&self) -> MemoryLayout {
+        self.description.layout
+    }
+
+    pub(crate) fn qemu(&self) -> &Path {
+        &self.qemu
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Where QEMU finds the saved state.
+    pub(crate) fn state_source(&self) -> Result<String> {
+        Ok(format!("exec:cat {}", quoted(&self.path(STATE))?))
+    }
+
+    /// The arguments of QEMU that describe the machine. They must be the same when it is saved and when it is started.
+    /// `run` has the files of one guest.
+    pub(crate) fn arguments(&self, run: &Path, start: Start) -> Result<Vec<String>> {
+        let layout = self.layout();
+        let mib = |bytes: u64| bytes / crate::layout::MIB;
+        // Guests write to their own copies of RAM; while it boots, the file is RAM.
+        let ram = if start == Start::Boot { "on" } else { "off" };
+        let backend = |id: &str, path: &Path, share: &str, len: u64| -> Result<[String; 2]> {
+            let path = option_value(path)?;
+            Ok([
+                "-object".to_owned(),
+                format!(
+                    "memory-backend-file,id={id},mem-path={path},share={share},size={}M",
+                    mib(len)
+                ),
+            ])
+        };
+        let mut words: Vec<String> = [
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-machine",
+            "pc,accel=tcg",
+            "-cpu",
+            "max",
+            "-smp",
+            "1",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        words.extend(["-m".to_owned(), format!("{}M", mib(layout.total()))]);
+        words.extend(backend(
+            "low",
+            &self.path(RAM),
+            ram,
+            MemoryLayout::ram_len(),
+        )?);
+        words.extend(backend("pm", &run.join("pm"), "on", layout.pm_file_len())?);
+        let exchange = crate::layout::EXCHANGE_LEN;
+        words.extend(backend("exchange", &run.join("exchange"), "on", exchange)?);
+        words.extend(backend(
+            "top",
+            &self.path(TOP),
+            ram,
+            MemoryLayout::top_len(),
+        )?);
+        for (number, id) in ["low,cpus=0", "pm", "exchange", "top"].iter().enumerate() {
+            words.extend([
+                "-numa".to_owned(),
+                format!("node,nodeid={number},memdev={id}"),
+            ]);
+        }
+        words.extend(["-kernel".to_owned(), option_value(&self.path(KERNEL))?]);
+        words.extend(["-initrd".to_owned(), option_value(&self.path(INITRAMFS))?]);
+        words.extend([
+            "-append".to_owned(),
+            format!(
+                "console=ttyS0 loglevel=5 nokaslr no5lvl panic=-1 oops=panic mitigations=off random.trust_cpu=on {} {}",
+                layout.kernel_options(),
+                self.description.kernel_options
+            ),
+        ]);
+        Ok(words)
+    }
+}
+
+/// A private directory for the files of a guest. It is removed with everything in it.
+pub(crate) fn run_directory() -> Result<RunDirectory> {
+    RunDirectory::create_in(&default_parent()).map_err(|error| VmError::Guest(error.to_string()))
+}
+
+/// Memory that is a shared file is not part of a saved state.
+pub(crate) fn ignore_shared(qmp: &mut crate::qmp::Qmp) -> Result<()> {
+    let capability = json!({ "capability": "x-ignore-shared", "state": true });
+    qmp.execute(
+        "migrate-set-capabilities",
+        &json!({ "capabilities": [capability] }),
+    )?;
+    Ok(())
+}
+
+/// A file of a length, with nothing in it.
+pub(crate) fn make(path: &Path, len_bytes: u64) -> Result<()> {
+    let file = File::create(path).map_err(VmError::file("create", path))?;
+    file.set_len(len_bytes)
+        .map_err(VmError::file("enlarge", path))
+}
+
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(VmError::file("write", path))
+}
+
+/// A path as the value of an option of QEMU, where a comma is doubled.
+fn option_value(path: &Path) -> Result<String> {
+    Ok(text(path)?.replace(',', ",,"))
+}
+
+/// A path as a word of the shell, by which QEMU runs the commands of migrations.
+fn quoted(path: &Path) -> Result<String> {
+    Ok(format!("'{}'", text(path)?.replace('\'', r"'\''")))
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| VmError::Malformed {
+        path: path.to_path_buf(),
+        problem: "QEMU needs paths in UTF-8".to_owned(),
+    })
+}

@@ -1,0 +1,2 @@
+#!/bin/sh
+insmod /powerfail/toydir.ko bug="$(cat /powerfail/bug)"

@@ -1,0 +1,17 @@
+# Operations on a file system: create, append, rename, unlink, truncate, link, sync.
+echo one > file
+sync
+mkdir directory
+echo two >> file; sync file
+mv file directory/renamed
+dd if=/dev/zero of=large bs=4096 count=8 2> /dev/null; sync large
+truncate -s 5000 large
+ln directory/renamed hard
+ln -s hard soft
+sync
+mv large directory/renamed
+rm hard
+fallocate -l 20000 large
+mkdir directory/inner; sync directory
+rmdir directory/inner
+sync
