@@ -33,6 +33,8 @@ const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 const WORKLOAD_LIMIT: Duration = Duration::from_mins(20);
 /// How much longer the command of a recovery may take than its guest: it may have to start a fresh one, twice.
 const MARGIN: Duration = Duration::from_mins(1);
+/// The trace was recorded here, so its commands need no consent.
+const IS_OURS: bool = true;
 /// How many combinations of a segment are tried if nothing else is said: each takes a tenth of a second.
 const COMBINATIONS: u64 = 50;
 /// How long combinations are tried if nothing else is said.
@@ -106,7 +108,7 @@ fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> 
         let guests = settings.test.failures.jobs.to_usize();
         Service::start(&machine, &archive, &socket, guests)?
     };
-    let mut result = run_with(&config.suppress, None, |session| {
+    let mut result = run_with(&config.suppress, None, IS_OURS, |session| {
         session.crash(&trace, &settings)
     });
     // Combinations take longer, so they come only if nothing was found without. ext4 and XFS need sectors that are written as a
@@ -118,7 +120,7 @@ fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> 
         settings.strategy = combinations(args);
         let failures = &mut settings.test.failures;
         failures.budget = failures.budget.or(Some(COMBINATIONS_BUDGET));
-        result = run_with(&config.suppress, None, |session| {
+        result = run_with(&config.suppress, None, IS_OURS, |session| {
             session.crash(&trace, &settings)
         });
     }
