@@ -1,0 +1,4 @@
+//! What the model offers, piece by piece.
+
+mod frontier;
+mod image;
