@@ -40,6 +40,10 @@ pub enum Build {
     Cargo,
     /// A script.
     Nothing,
+    /// A script that uses this package of npm, in this version.
+    Npm(&'static str, &'static str),
+    /// A script that uses this package of `PyPI`, in this version.
+    Pip(&'static str, &'static str),
 }
 
 /// What the check must say.
@@ -179,6 +183,10 @@ Programs that get `{dir}` keep ordinary files. What is found in them is of three
 together (Tokyo Cabinet, redb, fjall, `cp`), operations that reach the disk in another order (git, `mv`, `sed -i`, `dbm.dumb`), and
 acknowledged data that is not durable (GDBM, sled, LevelDB without sync).
 
+Rows with the version of a package in their name are about packages of npm, PyPI and crates.io. Most of them have a bug that later
+versions do not have: `write-file-atomic` up to 1.3.1, `nedb` up to 1.4.0 and `atomicwrites` 0.1 give a file its name before it is synced,
+`atomicwrites` 1.0 does not sync the directory, and `tinydb` 2 and `persy` 0.1 sync nothing. The repaired versions are clean.
+
 The last column says whether the result is true.
 
 | program | command | covered | time | failure points | executions | result | true? |
@@ -234,6 +242,11 @@ impl Outcome {
     }
 }
 
+fn copy_script(source: &Path, folder: &Path) -> anyhow::Result<()> {
+    fs::copy(source, folder.join(source.file_name().context("a name")?))?;
+    Ok(())
+}
+
 /// The exit code of a check that checked nothing.
 const NOTHING_CHECKED: i32 = 5;
 
@@ -284,9 +297,30 @@ impl Target {
                 fs::copy(target.join("debug").join(package), folder.join(package))?;
                 return Ok(());
             }
-            Build::Nothing => {
-                fs::copy(&source, folder.join(source.file_name().context("a name")?))?;
-                return Ok(());
+            Build::Nothing => return copy_script(&source, folder),
+            Build::Npm(package, version) => {
+                copy_script(&source, folder)?;
+                let mut command = Command::new("npm");
+                command.args(["install", "--no-audit", "--no-fund", "--prefix"]);
+                command.arg(folder.join(format!("npm-{package}-{version}")));
+                command.arg(format!("{package}@{version}"));
+                command
+            }
+            Build::Pip(package, version) => {
+                copy_script(&source, folder)?;
+                let mut command = Command::new("python3");
+                command.args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "-q",
+                    "--no-deps",
+                    "--upgrade",
+                    "--target",
+                ]);
+                command.arg(folder.join(format!("pip-{package}-{version}")));
+                command.arg(format!("{package}=={version}"));
+                command
             }
         };
         crate::run(&mut command).with_context(|| format!("building {}", source.display()))

@@ -3,12 +3,13 @@
 //! `check`, `crash`, `races`, `replay` and `fuzz` all go through a [`Checker`]. Callers say what to do
 //! ([`CrashOptions`]) and how recovery is run ([`Recovery`]); they need not know the oracle or the runner.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use powerfail_finding::Finding;
 use powerfail_model::EventIndex;
-use powerfail_oracle::{Isolation, Oracle, OracleSettings};
-use powerfail_trace::Trace;
+use powerfail_oracle::{Isolation, Oracle, OracleSettings, Substitution};
+use powerfail_trace::{DIRECTORY_NOTE, Trace};
 
 use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
@@ -16,11 +17,11 @@ use crate::event::{CheckEvent, Observer};
 use crate::fresh_name::FreshName;
 use crate::options::{CrashOptions, RaceOptions};
 use crate::outcomes::Outcomes;
-use crate::persistent::has_addresses;
+use crate::persistent::{Persistent, has_addresses};
 use crate::places::Places;
-use crate::recovery::Recovery;
+use crate::recovery::{Recovery, TIMEOUT_DEFAULT};
 use crate::runner::{Runner, RunnerOptions};
-use crate::tree::{self, TreeRecording, TreeRunner};
+use crate::tree::{self, RecoveryRecording, TreeRecording, TreeRunner};
 
 /// Checks one trace with one recovery.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Checker<'t> {
     runtime: Arc<[u8]>,
     jobs: usize,
     outcomes: Outcomes,
+    /// Where traces of recoveries are kept.
+    traces: Option<PathBuf>,
 }
 
 /// What the oracle is asked for besides running commands.
@@ -51,7 +54,14 @@ impl<'t> Checker<'t> {
             runtime,
             jobs,
             outcomes: Outcomes::default(),
+            traces: None,
         }
+    }
+
+    /// The same, with a directory in which traces of recoveries are kept that findings need.
+    pub(crate) fn with_traces(self, traces: Option<&Path>) -> Self {
+        let traces = traces.map(Path::to_path_buf);
+        Self { traces, ..self }
     }
 
     /// The same, with outcomes that are known, or are to be kept.
@@ -65,7 +75,14 @@ impl<'t> Checker<'t> {
         options: &CrashOptions,
         observer: &mut dyn Observer,
     ) -> Result<Crashed, CheckError> {
-        if let Some(recording) = self.tree(&mut |read| observer.read(self.trace, read))? {
+        let is_of_reads = options.only_races();
+        if is_of_reads && self.trace.pools().is_empty() && !self.trace.trees().is_empty() {
+            return Err(CheckError::OnlyFiles);
+        }
+        // Reads are watched in pools, also where these are beside other files.
+        if !is_of_reads
+            && let Some(recording) = self.tree(&mut |read| observer.read(self.trace, read))?
+        {
             return self.crash_tree(&recording, options, observer);
         }
         let mut options = options.clone();
@@ -118,15 +135,62 @@ impl<'t> Checker<'t> {
         let mut runner = self.tree_runner(recording)?;
         let places = Places::new(self.trace, &self.recovery.trusted());
         let file_system = self.recovery.file_system;
+        let again = self.recovery_recording(recording);
         let crashed = tree::crash(
             self.trace,
             options,
             file_system,
             &mut runner,
+            again.as_ref().map_err(|reason| *reason),
             places,
             observer,
         )?;
         Ok(self.finished(crashed, runner.isolation()))
+    }
+
+    /// How recovery is recorded, to let the power fail while it runs; else a sentence that says why it is not.
+    fn recovery_recording(
+        &self,
+        recording: &TreeRecording,
+    ) -> Result<RecoveryRecording, &'static str> {
+        let recovery = self.recovery;
+        if recovery.ready.is_some() {
+            return Err(
+                "the power did not fail again during recovery: a recovery that is a server is not recorded",
+            );
+        }
+        if recovery.desock || recovery.derandomise || recovery.input.is_some() {
+            return Err(
+                "the power did not fail again during recovery: one with an input of its own is not recorded",
+            );
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(
+                "the power did not fail again during recovery: recording it takes mounts of its own, which only root can make",
+            );
+        }
+        let current = std::env::current_dir().unwrap_or_default();
+        let directory = std::path::absolute(&recovery.working_directory);
+        if directory.is_ok_and(|it| it != current) {
+            return Err(
+                "the power did not fail again during recovery: it is only recorded in the current directory",
+            );
+        }
+        let note = self.trace.meta().note(DIRECTORY_NOTE).map(PathBuf::from);
+        let tree = note.or_else(|| recording.roots.first().cloned());
+        let pool = Persistent::of(self.trace).pool().unwrap_or_default();
+        let substitution =
+            Substitution::of_paths(&pool, &[], &current).with_directory(&tree.unwrap_or_default());
+        let words = recovery.with_input(&recovery.recover);
+        Ok(RecoveryRecording {
+            command: words.iter().map(|it| substitution.apply(it)).collect(),
+            directory: self.traces.clone(),
+            runtime: Arc::clone(&self.runtime),
+            writable: (!recovery.unconfined).then(|| recovery.writable.clone()),
+            time_limit: recovery.timeout.unwrap_or(TIMEOUT_DEFAULT),
+            ok_exit: recovery.ok_exit.clone(),
+            trust: recovery.trusted(),
+        })
     }
 
     /// Adds how recovery was isolated, and hides random names.

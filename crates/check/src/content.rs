@@ -43,6 +43,8 @@ pub(crate) struct ExpectedContents {
     is_bulk: bool,
     /// Content by the number of operations that have ended.
     known: BTreeMap<usize, Vec<u8>>,
+    /// So many have ended, whatever the moment.
+    fixed: Option<usize>,
     /// What the recorder says that operations leave.
     declared: DeclaredContents,
 }
@@ -104,8 +106,23 @@ impl ExpectedContents {
             is_bulk: operations.windows(2).any(|pair| pair[0].end == pair[1].end),
             operations,
             known: BTreeMap::new(),
+            fixed: None,
             declared,
         })
+    }
+
+    /// What is expected of the content from a moment on while recovery runs and the workload does not: what was promised. What
+    /// else recovery makes of it is not compared, because it may be the workload once more.
+    pub(crate) fn fixed_at(&self, at: EventIndex) -> Self {
+        let promised = self.operations.iter().filter(|_| self.promises);
+        Self {
+            operations: promised.cloned().collect(),
+            promises: self.promises,
+            is_bulk: self.is_bulk,
+            known: BTreeMap::new(),
+            fixed: Some(if self.promises { self.ended(at) } else { 0 }),
+            declared: DeclaredContents::default(),
+        }
     }
 
     /// What limits the comparison of contents, if anything does.
@@ -121,13 +138,15 @@ impl ExpectedContents {
     pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.operations
             .iter()
-            .filter(|operation| operation.in_scope)
+            .filter(|operation| operation.in_scope && self.fixed.is_none())
     }
 
     /// How many operations have ended at a moment.
     pub(crate) fn ended(&self, at: EventIndex) -> usize {
-        self.operations
-            .partition_point(|operation| operation.end <= at)
+        self.fixed.unwrap_or_else(|| {
+            self.operations
+                .partition_point(|operation| operation.end <= at)
+        })
     }
 
     /// Whether the same content is right at two moments.
@@ -311,6 +330,7 @@ mod tests {
                 .map(|(number, text)| (*number, text.as_bytes().to_vec()))
                 .collect(),
             declared: DeclaredContents::default(),
+            fixed: None,
         }
     }
 

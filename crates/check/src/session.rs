@@ -108,6 +108,8 @@ struct Subject<'a> {
     companions: &'a [PathBuf],
     /// Files that the workload wrote outside of all trees.
     elsewhere: &'a [PathBuf],
+    /// The output directory, if evidence is kept.
+    out: Option<&'a Path>,
 }
 
 impl Session<'_> {
@@ -139,6 +141,7 @@ impl Session<'_> {
                 jobs: test.failures.jobs.to_usize(),
                 companions: &companions,
                 elsewhere: &[],
+                out: Some(&out),
             };
             let options = settings::check(settings);
             let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
@@ -176,6 +179,7 @@ impl Session<'_> {
             jobs: test.failures.jobs.to_usize(),
             companions: &summary.companions,
             elsewhere: &summary.elsewhere,
+            out: Some(&out),
         };
         let options = settings::check(settings);
         let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
@@ -314,6 +318,7 @@ impl Session<'_> {
             jobs: settings.failures.jobs.to_usize(),
             companions: &[],
             elsewhere: &[],
+            out,
         };
         let outcomes = self.outcomes(purpose, settings, subject, out)?;
         let sieve = self.sieve(&settings.output, baseline.as_ref());
@@ -435,6 +440,7 @@ impl Session<'_> {
             self.runtime.into(),
             subject.jobs,
         );
+        let checker = checker.with_traces(subject.out);
         // Where whole trees are crashed, nothing that the workload wrote is missing.
         let crashes_tree = checker.crashes_tree().map_err(about(subject.path))?;
         let companions = if crashes_tree {

@@ -3,6 +3,7 @@
 //! - `recording.rs`: the operations of a trace, and the trees at any moment of the run.
 //! - `runner.rs`: recovery on crashed trees, several at a time.
 //! - `undisturbed.rs`, `prefix.rs`, `lossy.rs`, `oracle_test.rs`: the phases. `engine.rs` is what they share.
+//! - `second.rs`: power failures during recovery.
 //! - `minimal.rs`: the smallest loss. `finding.rs`: what it means. `words.rs`: operations in words.
 //! - `replay.rs`: a finding again.
 
@@ -15,12 +16,14 @@ mod prefix;
 mod recording;
 mod replay;
 mod runner;
+mod second;
 mod undisturbed;
 mod words;
 
 pub(crate) use recording::TreeRecording;
 pub(crate) use replay::TreeReplay;
 pub(crate) use runner::TreeRunner;
+pub(crate) use second::RecoveryRecording;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -48,6 +51,7 @@ pub(crate) fn crash(
     options: &CrashOptions,
     file_system: FileSystem,
     runner: &mut TreeRunner<'_>,
+    again: Result<&RecoveryRecording, &str>,
     mut places: Places<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Crashed, CheckError> {
@@ -114,7 +118,8 @@ pub(crate) fn crash(
     let loses = options.lazy.is_some() || options.eager.is_some();
     if loses && !engine.is_interrupted {
         let lossy = engine.lossy(options, &mut prefixes, &mut places);
-        if let Some(lossy) = engine.unless_interrupted(lossy)? {
+        if let Some(mut lossy) = engine.unless_interrupted(lossy)? {
+            engine.fail_during_recovery(&prefixes, &mut lossy, again, options)?;
             add_lossy(lossy, &mut crashed);
         }
     }

@@ -70,8 +70,14 @@ pub struct TreeTotals {
     pub states: u64,
     /// Crash states that were the same tree as one that was tried, and did not run.
     pub repeated: u64,
+    /// Crash states that differ from one that was tried only in the bytes of files that recovery did not open, and did not run.
+    #[serde(default)]
+    pub unread: u64,
     /// Failure points of which every crash state was tried.
     pub exhausted_points: u64,
     /// Failure points of which a selection of crash states was tried.
     pub sampled_points: u64,
+    /// Crash states of power failures during recovery that recovery was tried on.
+    #[serde(default)]
+    pub second_states: u64,
 }

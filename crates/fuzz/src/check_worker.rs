@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use powerfail_explore::{PointKey, PointKeys, Random};
+use powerfail_explore::{PointKey, PointKeys, Random, StackNames};
 use powerfail_finding::RecoveryOutcome;
 use powerfail_fuzz_store::{CaseNumber, Edge, Images, Priority, TestCase};
 use powerfail_image::DirectoryContents;
 use powerfail_model::EventIndex;
 use powerfail_recorder::TargetStatus;
-use powerfail_trace::Trace;
+use powerfail_trace::{Body, Trace};
+use rustc_hash::FxHashSet;
 
 use crate::check_history::{PerCheck, TriedPoints};
 use crate::crash_images::{ImageOptions, choose_moments, contents_at};
@@ -52,6 +53,8 @@ pub(crate) struct CheckWorker<'s, 'o> {
     /// Recorded traces that wait for crashes, each with its worth. They name paths in this checker's own directory.
     traces: Vec<(u64, Job)>,
     trace_count: u64,
+    /// Call stacks from which ordinary files were changed, by names that are the same in all traces.
+    operations: FxHashSet<u32>,
     shares: Shares,
 }
 
@@ -65,6 +68,7 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
             random: Random::stream(options.seed, number as u64),
             traces: Vec::new(),
             trace_count: 0,
+            operations: FxHashSet::default(),
             shares: Shares::default(),
         })
     }
@@ -221,6 +225,9 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
         let Some(recording) = self.record(&contents, &case.input)? else {
             return Ok(());
         };
+        if recording.trace.pools().is_empty() && !recording.trace.trees().is_empty() {
+            return self.take_in_files(number, case, &recording);
+        }
         if recording.trace.pools().is_empty() {
             self.shared.warn(
                 "the target mapped no pool on an input, so there is nothing that a power failure could damage",
@@ -230,17 +237,7 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
         let checks = self.shared.options.checks;
         let mut is_urgent = false;
         if checks.lint {
-            let (findings, suspects) = self.tester.lint(&recording.trace)?;
-            is_urgent = self.shared.history.add_suspects(suspects);
-            let basis = Basis {
-                trace: &recording.path,
-                command: self.command(),
-                recovery: &self.tester.recovery_for(&recording.trace)?,
-                recovery_input: None,
-                case: &case,
-                record: self.record_of(&case)?,
-            };
-            self.shared.report(findings, &basis)?;
+            is_urgent = self.lint(&recording, &case)?;
         }
         self.make_images(&recording, &contents, &case)?;
         let locations = lock(&self.shared.locations).take_new();
@@ -249,27 +246,85 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
         let moments = self.shared.history.absorb(&recording.trace, &keys);
         let crashes = checks.prefix || checks.lazy || checks.races;
         if crashes && (is_urgent || !moments.is_empty()) {
-            self.trace_count += 1;
-            let trace = self.trace_path(self.trace_count);
-            fs::rename(&recording.path, &trace).map_err(CampaignError::file(&trace))?;
             let news = moments.len() as u64;
-            let job = Job::Crash {
-                number,
-                case,
-                trace,
-                moments,
-            };
             let worth = if is_urgent {
                 u64::MAX
             } else {
                 news * 1000 / (EVENTS_DOUBLING_TIME + recording.trace.event_count())
             };
-            self.traces.push((worth, job));
-            self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
-            Ok(())
+            self.queue(number, case, &recording, moments, worth)
         } else {
             self.done(number, &moments, TriedPoints::default())
         }
+    }
+
+    /// The same for a target that keeps ordinary files. No images are made of them: each test case begins with the files of
+    /// its own image.
+    fn take_in_files(
+        &mut self,
+        number: CaseNumber,
+        case: TestCase,
+        recording: &Recording,
+    ) -> Result<(), CampaignError> {
+        // What the lint would say is only reported if a crash confirms it.
+        let checks = self.shared.options.checks;
+        let news = self.new_operations(&recording.trace)?;
+        if news == 0 || !(checks.prefix || checks.lazy) {
+            return self.done(number, &[], TriedPoints::default());
+        }
+        self.queue(number, case, recording, Vec::new(), news)
+    }
+
+    /// How many call stacks of operations on files this checker has not seen before.
+    fn new_operations(&mut self, trace: &Trace) -> Result<u64, CampaignError> {
+        let mut names = StackNames::new(trace);
+        let mut records = trace.records_from(EventIndex(0));
+        let mut news = 0;
+        while let Some(record) = records.next_record()? {
+            if matches!(record.body, Body::File(_)) {
+                news += u64::from(self.operations.insert(names.of(record.stack).0));
+            }
+        }
+        Ok(news)
+    }
+
+    /// Keeps a trace for crashes.
+    fn queue(
+        &mut self,
+        number: CaseNumber,
+        case: TestCase,
+        recording: &Recording,
+        moments: Vec<PointKey>,
+        worth: u64,
+    ) -> Result<(), CampaignError> {
+        self.trace_count += 1;
+        let trace = self.trace_path(self.trace_count);
+        fs::rename(&recording.path, &trace).map_err(CampaignError::file(&trace))?;
+        let job = Job::Crash {
+            number,
+            case,
+            trace,
+            moments,
+        };
+        self.traces.push((worth, job));
+        self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reports what the trace alone shows; whether it also has something new that only a crash can prove.
+    fn lint(&self, recording: &Recording, case: &TestCase) -> Result<bool, CampaignError> {
+        let (findings, suspects) = self.tester.lint(&recording.trace)?;
+        let is_urgent = self.shared.history.add_suspects(suspects);
+        let basis = Basis {
+            trace: &recording.path,
+            command: self.command(),
+            recovery: &self.tester.recovery_for(&recording.trace)?,
+            recovery_input: None,
+            case,
+            record: self.record_of(case)?,
+        };
+        self.shared.report(findings, &basis)?;
+        Ok(is_urgent)
     }
 
     /// Records that a test case needs no more work.

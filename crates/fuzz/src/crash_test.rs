@@ -18,6 +18,9 @@ use crate::options::{CampaignOptions, Checks};
 /// Executions at one failure point whose lost lines are explored.
 const EXECUTIONS_MAX: u64 = 200;
 
+/// How many failure points of each call stack are tried in a trace of ordinary files.
+const FILES_PER_STACK: usize = 3;
+
 /// Tests traces with the recovery of the campaign.
 #[derive(Debug)]
 pub(crate) struct TraceTester {
@@ -120,7 +123,11 @@ impl TraceTester {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<CrashTestResult, CampaignError> {
         let checker = Checker::new(trace, &test.recovery, Arc::clone(&self.runtime), 1);
-        let options = self.crash_options(test);
+        let mut options = self.crash_options(test);
+        if trace.pools().is_empty() {
+            // All moments of a trace of files are alike to the campaign, so a few of each call stack are tried.
+            options.tree.per_stack = FILES_PER_STACK;
+        }
         let crashed = checker.crash(&options, &mut Silent(is_interrupted));
         match crashed {
             Ok(crashed) => Ok(CrashTestResult::Findings(self.wanted(crashed.findings))),

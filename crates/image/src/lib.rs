@@ -68,6 +68,6 @@ pub use pools::{Fill, FillExtent, PoolImages};
 pub use run_directory::{RunDirectory, default_parent, sweep_leftovers};
 pub use slot::{ImageSlot, Prepared};
 pub use tree::{
-    FileContent, NodeKey, TreeDigest, TreeEntry, TreeFile, TreeImage, TreeNode, TreeNodes,
-    TreePrepared, TreeSlot, write_tree,
+    FileContent, NodeKey, NodeSet, TreeDigest, TreeEntry, TreeFile, TreeImage, TreeNode, TreeNodes,
+    TreePrepared, TreeSlot, TreeUse, write_tree,
 };

@@ -15,4 +15,5 @@ mod watch;
 pub use content::FileContent;
 pub use image::{NodeKey, TreeDigest, TreeEntry, TreeFile, TreeImage};
 pub use nodes::{TreeNode, TreeNodes};
-pub use slot::{TreePrepared, TreeSlot, write_tree};
+pub use slot::{TreePrepared, TreeSlot, TreeUse, write_tree};
+pub use watch::NodeSet;

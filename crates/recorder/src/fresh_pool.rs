@@ -23,7 +23,7 @@ use crate::options::RecordOptions;
 /// The placeholder of a fresh pool in an argument.
 pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
 /// The placeholder of its directory.
-const DIRECTORY_PLACEHOLDER: &[u8] = b"{dir}";
+pub(crate) const DIRECTORY_PLACEHOLDER: &[u8] = b"{dir}";
 /// How the names of its directories begin. No other program uses it.
 const PREFIX: &str = "powerfail-fresh-";
 

@@ -43,6 +43,7 @@ pub mod limits;
 mod mapping;
 mod memory;
 mod merge;
+mod mounts;
 mod options;
 mod order_check;
 mod output;
@@ -75,7 +76,7 @@ pub use error::{
 pub use fresh_pool::{FreshPath, input_path, pool_directory, pool_path};
 pub use input::{Input, InputChannel, split_arguments};
 pub use inspect::{Executable, check_machine, inspect};
-pub use options::RecordOptions;
+pub use options::{PrivateTrees, RecordOptions};
 pub use powerfail_protocol::memory::{
     HEAP_LEN_DEFAULT, HEAP_LEN_MAX, HEAP_VARIABLE, RANGES_VARIABLE,
 };

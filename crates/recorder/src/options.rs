@@ -13,6 +13,15 @@ use crate::fresh_pool::FreshPath;
 use crate::input::Input;
 use crate::stop::StopHandle;
 
+/// Trees that the target sees at other paths than this process does, in a mount namespace of its own.
+#[derive(Clone, Debug)]
+pub struct PrivateTrees {
+    /// The path that the target uses, and the directory that stands for it.
+    pub trees: Vec<(PathBuf, PathBuf)>,
+    /// What the target may write to besides its trees. `None` is everything.
+    pub writable: Option<Vec<PathBuf>>,
+}
+
 /// The options of a recording.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
@@ -35,6 +44,8 @@ pub struct RecordOptions {
     /// Whether the directory of `{pool}` is one, too, and, if there is none, every directory below the current one in which
     /// the target changes something.
     pub automatic_trees: bool,
+    /// Trees of which the target gets copies at their own paths. `None`: it sees what this process sees.
+    pub private_trees: Option<PrivateTrees>,
     /// Files and directories that belong to no tree: what powerfail itself writes. The trace and what this process has as its
     /// standard output and standard error need not be named.
     pub not_in_trees: Vec<PathBuf>,
@@ -114,6 +125,7 @@ impl RecordOptions {
             not_pools: Vec::new(),
             trees: Vec::new(),
             automatic_trees: false,
+            private_trees: None,
             not_in_trees: Vec::new(),
             pm_dir: None,
             directory: None,

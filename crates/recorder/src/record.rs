@@ -30,6 +30,7 @@ use crate::input::InputChannel;
 use crate::input::memory_file;
 use crate::interrupt::Forwarder;
 use crate::memory::MemoryDirectory;
+use crate::mounts::Mounts;
 use crate::options::RecordOptions;
 use crate::output::Output;
 use crate::pool::Pools;
@@ -92,6 +93,7 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
     } else {
         trees(options, &fresh, &mut writer)?
     };
+    let mounts = Mounts::of(options.private_trees.as_ref())?;
     if trees.are_recorded() {
         shared.record_files();
         shared.show_trees(trees.candidate(), trees.roots());
@@ -122,6 +124,7 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
         stdin: stdin(options)?,
         discards_output: options.discard_output,
         file_limit_bytes: options.file_limit_bytes,
+        mounts: mounts.as_ref(),
     };
     let arguments = [&start_of_target.prefix[..], &fresh.arguments].concat();
     let executable = &start_of_target.executable;
@@ -174,6 +177,10 @@ fn trees(
     };
     for tree in options.trees.iter().map(PathBuf::as_path).chain(fresh) {
         trees.add(writer, tree)?;
+    }
+    let private = options.private_trees.iter().flat_map(|it| &it.trees);
+    for (original, private) in private {
+        trees.add_private(writer, original, private)?;
     }
     if options.automatic_trees
         && trees.roots().is_empty()

@@ -24,6 +24,7 @@ use rustix::process::{Pid, Resource, Signal};
 use crate::error::RecordError;
 use crate::inspect::Executable;
 use crate::limits;
+use crate::mounts::Mounts;
 use crate::shared_file::SharedFile;
 use crate::wait::{Exit, wait_for};
 
@@ -62,6 +63,8 @@ pub(crate) struct Inheritance<'a> {
     /// The length of the longest file that it may write; it also dumps no core and has a session of its own.
     /// `None`: as this process.
     pub(crate) file_limit_bytes: Option<u64>,
+    /// Its own mounts; `None`: those of this process.
+    pub(crate) mounts: Option<&'a Mounts>,
 }
 
 /// Copies the runtime into a sealed file that a loader can open. `None` for no bytes.
@@ -130,11 +133,15 @@ pub(crate) fn start(
     }
     let parent = rustix::process::getpid().as_raw_nonzero().get();
     let file_limit = inheritance.file_limit_bytes;
+    let mounts = inheritance.mounts.map(Mounts::steps);
     // SAFETY: the closure keeps to what the module's header says; the numbers it uses are of
     // descriptors that `inheritance` keeps open until after the start.
     unsafe {
         child.pre_exec(move || {
             prepare(&numbers, parent)?;
+            if let Some(mounts) = &mounts {
+                mounts.enter()?;
+            }
             file_limit.map_or(Ok(()), confine)
         });
     }

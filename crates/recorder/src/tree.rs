@@ -34,6 +34,8 @@ const PERMISSIONS: u32 = 0o7777;
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
     roots: Vec<Tree>,
+    /// Where this process finds the roots that only the target sees at their own paths.
+    private: BTreeMap<PathBuf, PathBuf>,
     /// Below this, directories become trees when the target changes something in them.
     candidate: Option<PathBuf>,
     /// The nodes that exist.
@@ -101,6 +103,26 @@ impl Trees {
         let scanned = Scan::of(&path, None, &self.roots, &self.excluded).map_err(failed)?;
         if let Some(scanned) = scanned {
             self.define(writer, path, &scanned)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory a tree that the target sees at another path.
+    pub(crate) fn add_private(
+        &mut self,
+        writer: &mut TraceWriter<File>,
+        original: &Path,
+        private: &Path,
+    ) -> Result<(), RecordError> {
+        let failed = |source| RecordError::Tree {
+            path: private.to_owned(),
+            source,
+        };
+        let scanned = Scan::of(private, None, &[], &self.excluded).map_err(failed)?;
+        if let Some(scanned) = scanned {
+            let known = (original.to_path_buf(), private.to_path_buf());
+            self.private.extend([known]);
+            self.define(writer, original.to_path_buf(), &scanned)?;
         }
         Ok(())
     }
@@ -469,13 +491,12 @@ impl Trees {
             }
         }
         for (index, root) in (0..).map(TreeIndex).zip(&self.roots) {
-            let scan = Scan::of(&root.path, None, &[], &self.excluded)?;
+            let path = self.private.get(&root.path).unwrap_or(&root.path);
+            let scan = Scan::of(path, None, &[], &self.excluded)?;
             let mut entries = Vec::new();
             for found in scan.iter().flat_map(|scan| &scan.found) {
                 entries.push(FinalEntry {
-                    path: found
-                        .path
-                        .strip_prefix(&root.path)
+                    path: { found.path.strip_prefix(path) }
                         .unwrap_or(&found.path)
                         .to_path_buf(),
                     content: self.final_content(found)?,

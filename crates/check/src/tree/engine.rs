@@ -35,6 +35,17 @@ pub(super) struct TreeEngine<'e, 'r> {
     /// The user has interrupted the run, or the budget is spent.
     pub(super) is_interrupted: bool,
     announced: HashSet<BugKey>,
+    /// Set if the power fails during recovery, which was recorded.
+    pub(super) again: Option<Again>,
+}
+
+/// What a second power failure is about.
+#[derive(Clone, Debug)]
+pub(super) struct Again {
+    /// The name of the trace of recovery in the output directory.
+    pub(super) trace: String,
+    /// Before what the power failed for the first time.
+    pub(super) first: String,
 }
 
 impl<'e, 'r> TreeEngine<'e, 'r> {
@@ -57,6 +68,7 @@ impl<'e, 'r> TreeEngine<'e, 'r> {
             until: None,
             is_interrupted: false,
             announced: HashSet::new(),
+            again: None,
         }
     }
 

@@ -1,11 +1,10 @@
 //! From a minimal failure to a finding: the lost operation, the one that survives, and the sync that was missing.
 
-use std::path::PathBuf;
-
 use powerfail_finding::{
     Action, Change, Code, Evidence, FailurePoint, FileSystemResult, Finding, Fix, LostFileLength,
     LostFilePage, Operation as Inserted, Role, SourcePlace, TreeCrash,
 };
+use powerfail_image::NodeKey;
 use powerfail_model::EventIndex;
 use powerfail_model::files::{
     CrashState, Fate, FileSystem, Frontier, LostPage, NodeId, Operation, OperationIndex,
@@ -15,7 +14,7 @@ use super::engine::TreeEngine;
 use super::minimal::Minimal;
 use super::prefix::symptom_words;
 use super::runner::TreeTrial;
-use super::words::{directories, in_sentence, noun, short};
+use super::words::{directories, in_sentence, noun};
 use crate::error::CheckError;
 use crate::places::{Places, hex_prefix};
 use crate::symptom::Symptom;
@@ -80,7 +79,12 @@ impl TreeEngine<'_, '_> {
         let frontier = self.frontier(self.file_system, minimal.place);
         let fates = frontier.fates(&minimal.state);
         let torn = fates.iter().find(|(_, fate)| *fate == Fate::Torn);
-        let lost = torn.or_else(|| fates.iter().find(|(_, fate)| *fate == Fate::Lost));
+        // Where names are lost, what is lost besides could not be had without them.
+        let is_name = |index: &OperationIndex| minimal.state.lost.contains(index);
+        let all_lost = || fates.iter().filter(|(_, fate)| *fate == Fate::Lost);
+        let lost = torn
+            .or_else(|| all_lost().find(|(index, _)| is_name(index)))
+            .or_else(|| all_lost().next());
         let lost = lost.and_then(|(index, _)| self.place_in_list(*index));
         let survivor = self.survivor(minimal, lost, &fates);
         let keeps_length = survivor.is_none() && self.keeps_length(minimal, lost);
@@ -167,11 +171,24 @@ impl TreeEngine<'_, '_> {
         };
         let mut found = finished.places;
         found.extend(backtrace.map(|it| places.of_backtrace(Role::Recovery, &it)));
-        Ok(Finding {
+        let mut finding = Finding {
             evidence: Some(finished.evidence),
             tree: Some(finished.crash),
             ..Finding::new(finished.code, finished.message, found)
-        })
+        };
+        if let Some(again) = &self.again {
+            finding
+                .message
+                .push_str(" in a power failure during recovery");
+            finding.explain(format!(
+                "the power failed before {} of the workload, and again while recovery ran",
+                again.first
+            ));
+            if let Some(evidence) = &mut finding.evidence {
+                evidence.trace = Some(again.trace.clone());
+            }
+        }
+        Ok(finding)
     }
 
     /// The kind of bug, by the operations: how recovery fails because of it is in the evidence.
@@ -238,12 +255,21 @@ impl TreeEngine<'_, '_> {
             return None;
         }
         let lost = lost?;
+        let frontier = self.frontier(self.file_system, minimal.place);
+        let difference = frontier.difference(&minimal.state);
+        let image = self.recording.image(minimal.place, &difference);
+        // What was done to a file that has no name after the crash cannot be seen.
+        let is_seen = |operation: &Operation| {
+            let file = operation.file();
+            file.is_none_or(|it| image.files.contains_key(&NodeKey(it.0.into())))
+        };
         let changes = |place: &usize| {
             let it = &self.recording.operations[*place];
             let fate = fates.iter().find(|(index, _)| *index == it.index);
             !it.operation.is_sync()
                 && !matches!(it.operation, Operation::Close { .. })
                 && fate.is_none_or(|(_, fate)| *fate == Fate::Survived)
+                && is_seen(&it.operation)
         };
         let operation = |place: usize| &self.recording.operations[place].operation;
         let file = operation(lost)
@@ -429,13 +455,7 @@ impl TreeEngine<'_, '_> {
         let at = self.place_of(Role::Store, before.min(self.recording.len()), places)?;
         for insertion in fix {
             let path = self.recording.path_of(insertion.node, insertion.before);
-            // That of a tree is shown as the user has written it.
-            let is_root = |path: &PathBuf| self.recording.roots.contains(path);
-            let name = match path {
-                Some(path) if is_root(&path) => path.display().to_string(),
-                Some(path) => short(&path),
-                None => "it".to_owned(),
-            };
+            let name = path.map_or_else(|| "it".to_owned(), |path| self.recording.name_of(&path));
             words.push(if insertion.is_directory {
                 format!("the directory {name}")
             } else {

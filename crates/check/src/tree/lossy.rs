@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use powerfail_explore::{Aim, PlannedState, TreePlan, TreePlanOptions, tree_plan};
 use powerfail_finding::{Code, Finding, RecoveryOutcome, TreeTotals, Tries};
-use powerfail_image::TreeDigest;
+use powerfail_image::{NodeSet, TreeDigest, TreeImage};
 use powerfail_model::files::{CrashState, Fate, Frontier, NodeId, OperationIndex};
 use powerfail_trace::StackId;
 
@@ -18,8 +18,12 @@ use crate::options::CrashOptions;
 use crate::places::Places;
 use crate::symptom::Symptom;
 
-/// How many states run before their results are looked at.
-const BATCH: usize = 256;
+/// How many states run before their results are looked at, at first and at most: what one recovery has not read can make
+/// later ones unneeded.
+const BATCH_FIRST: usize = 8;
+const BATCH_MAX: usize = 256;
+/// While files are created, so many trees are looked at.
+const CREATION_MAX: usize = 256;
 /// How many failures are traced back to operations.
 const DIAGNOSES_MAX: usize = 64;
 
@@ -52,6 +56,35 @@ pub(super) struct Lossy {
     pub(super) points_run: u64,
     /// What was tried, by call stack.
     pub(super) tries: BTreeMap<StackId, Tries>,
+    /// Crashes after which recovery succeeds and changes something: the power can fail while it does.
+    pub(super) changed: Vec<TreeTrial>,
+}
+
+/// How many sets of files that recovery opens are kept: what opens others is compared as a whole.
+const READ_SETS_MAX: usize = 32;
+
+/// Trees on which recovery ran, as far as it looked at them. A tree that differs only in the bytes of files that recovery did
+/// not open makes it do the same.
+#[derive(Default)]
+struct ReadParts(BTreeMap<NodeSet, HashSet<(TreeDigest, usize)>>);
+
+impl ReadParts {
+    /// Whether recovery ran on a tree that looks the same to it. `ended` is what the content is judged by.
+    fn has(&self, image: &TreeImage, ended: usize) -> bool {
+        let mut sets = self.0.iter();
+        sets.any(|(opened, trees)| trees.contains(&(image.digest_as_read(opened), ended)))
+    }
+
+    fn add(&mut self, image: &TreeImage, ended: usize, opened: &NodeSet) {
+        // Without this, a tree is known by its whole digest.
+        if *opened == NodeSet::Everything
+            || self.0.len() >= READ_SETS_MAX && !self.0.contains_key(opened)
+        {
+            return;
+        }
+        let trees = self.0.entry(opened.clone()).or_default();
+        trees.insert((image.digest_as_read(opened), ended));
+    }
 }
 
 impl TreeEngine<'_, '_> {
@@ -120,7 +153,7 @@ impl TreeEngine<'_, '_> {
     ) -> Result<Vec<Failing>, CheckError> {
         let mut seen: HashSet<(TreeDigest, usize)> = HashSet::new();
         // While it is created, what recovery needs is not there yet: the same tree is no bug later.
-        for place in 0..prefixes.creation_end.min(BATCH) {
+        for place in 0..prefixes.creation_end.min(CREATION_MAX) {
             let digest = self.recording.newest(place).image().digest();
             seen.extend((0..=self.contents.operations().count()).map(|ended| (digest, ended)));
         }
@@ -138,13 +171,20 @@ impl TreeEngine<'_, '_> {
         let mut failures: Vec<(usize, Symptom)> = Vec::new();
         let (mut started, of) = (0, plan.states.len() as u64);
         let mut untried = 0;
-        for batch in plan.states.chunks(BATCH) {
+        let mut read = ReadParts::default();
+        let mut rest = plan.states.as_slice();
+        let mut size = BATCH_FIRST;
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(size.min(rest.len()));
+            rest = later;
+            size = (size * 2).min(BATCH_MAX);
             if self.is_stopped() {
                 untried += batch.len() as u64;
                 continue;
             }
             let mut numbers = Vec::new();
             let mut trials = Vec::new();
+            let mut images = Vec::new();
             for (number, planned) in (started as usize..).zip(batch) {
                 let image = self.recording.image(planned.place, &planned.difference);
                 let ended = self.contents.ended(self.event_at(planned.place));
@@ -152,16 +192,28 @@ impl TreeEngine<'_, '_> {
                     lossy.totals.repeated += 1;
                     continue;
                 }
+                if read.has(&image, ended) {
+                    lossy.totals.unread += 1;
+                    continue;
+                }
                 numbers.push(number);
                 trials.push(trial_of(planned));
+                images.push((image, ended));
             }
             let judged = self.judge_all(CheckStep::Lazy, &trials, (started, of));
             let judged = self.unless_interrupted(judged)?.unwrap_or_default();
             untried += (trials.len() - judged.len()) as u64;
-            for (number, judged) in numbers.iter().zip(judged) {
+            let uses = std::mem::take(&mut self.runner.uses);
+            for (at, (number, judged)) in numbers.iter().zip(judged).enumerate() {
                 let planned = &plan.states[*number];
                 match judged {
                     Some(symptom) => {
+                        if let (Some(used), Some((image, ended))) = (uses.get(at), images.get(at)) {
+                            read.add(image, *ended, &used.opened);
+                            if symptom.is_none() && used.is_changed {
+                                lossy.changed.push(trials[at].clone());
+                            }
+                        }
                         run_at.insert(planned.place);
                         lossy.totals.states += 1;
                         failures.extend(symptom.map(|it| (*number, it)));

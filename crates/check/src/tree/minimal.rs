@@ -29,6 +29,9 @@ impl TreeEngine<'_, '_> {
         let Some(mut symptom) = self.judge_state(&frontier, failing.place, &state)? else {
             return Ok(None);
         };
+        if let Some((later, found)) = self.latest_cut(&frontier, failing.place, &state, &symptom)? {
+            (state, symptom) = (later, found);
+        }
         let mut runs = 0;
         let mut tried: BTreeSet<CrashState> = BTreeSet::new();
         'smaller: loop {
@@ -57,6 +60,44 @@ impl TreeEngine<'_, '_> {
             state,
             symptom,
         }))
+    }
+
+    /// If a state has lost all operations on names from one on: the state that loses the fewest of them and fails in the
+    /// same way. What is lost with a name, such as the length of its file, makes each of them a state of its own, so that
+    /// leaving out single losses does not lead from one to the other.
+    fn latest_cut(
+        &mut self,
+        frontier: &Frontier,
+        place: usize,
+        state: &CrashState,
+        symptom: &Symptom,
+    ) -> Result<Option<(CrashState, Symptom)>, CheckError> {
+        let all: BTreeSet<OperationIndex> = state.lost.iter().copied().collect();
+        let mut counts = BTreeSet::new();
+        let is_smaller = |it: &CrashState| {
+            !it.is_newest()
+                && it != state
+                && it.lost.len() <= all.len()
+                && it.lost.iter().all(|lost| all.contains(lost))
+        };
+        // The newest state of each cut, the least loss first.
+        let mut cuts: Vec<CrashState> = frontier.prefixes();
+        cuts.retain(|it| is_smaller(it) && counts.insert(it.lost.len()));
+        cuts.sort_by_key(|it| it.lost.len());
+        let mut best = None;
+        let (mut low, mut high) = (0, cuts.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let judged = self.judge_state(frontier, place, &cuts[middle])?;
+            match judged.filter(|it| it.code == symptom.code) {
+                Some(found) => {
+                    best = Some((cuts[middle].clone(), found));
+                    high = middle;
+                }
+                None => low = middle + 1,
+            }
+        }
+        Ok(best)
     }
 
     /// What is wrong after a crash that leaves a state.

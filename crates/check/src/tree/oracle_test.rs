@@ -70,6 +70,8 @@ fn without_files(image: &TreeImage, files: &BTreeSet<NodeKey>) -> TreeImage {
 
 fn changed(image: &TreeImage, files: &BTreeSet<NodeKey>, change: Change) -> TreeImage {
     let mut image = image.clone();
+    // No two neighbours are changed alike, and none stays the same.
+    let pattern: Vec<u8> = (1..=255_u8).map(|it| it.wrapping_mul(0x9d) | 1).collect();
     let chosen = image
         .files
         .iter_mut()
@@ -79,15 +81,19 @@ fn changed(image: &TreeImage, files: &BTreeSet<NodeKey>, change: Change) -> Tree
         if len_bytes > CHANGED_BYTES_MAX {
             continue;
         }
-        let mut bytes = file.content.to_vec();
-        for (byte, number) in bytes.iter_mut().zip((1_u8..=255).cycle()) {
-            match change {
-                Change::Zero => *byte = 0,
-                Change::Scramble => *byte ^= number.wrapping_mul(0x9d) | 1,
+        match change {
+            Change::Zero => file.content.zero(0..len_bytes),
+            Change::Scramble => {
+                let mut bytes = file.content.to_vec();
+                for part in bytes.chunks_mut(pattern.len()) {
+                    for (byte, other) in part.iter_mut().zip(&pattern) {
+                        *byte ^= other;
+                    }
+                }
+                file.content = FileContent::default();
+                file.content.write(0, &bytes);
             }
         }
-        file.content = FileContent::default();
-        file.content.write(0, &bytes);
     }
     image
 }

@@ -29,6 +29,16 @@ pub(super) struct Prefixes {
     pub(super) planned: u64,
     /// Which call stacks were tried first, if some are preferred.
     pub(super) note: Option<String>,
+    /// Places at which recovery succeeds and changes something.
+    changed: Vec<usize>,
+}
+
+impl Prefixes {
+    /// The crashes after which recovery changes something.
+    pub(super) fn changed(&self) -> impl Iterator<Item = TreeTrial> {
+        let places = self.changed.iter().filter(|it| **it >= self.creation_end);
+        places.map(|it| TreeTrial::newest(*it))
+    }
 }
 
 impl TreeEngine<'_, '_> {
@@ -51,6 +61,11 @@ impl TreeEngine<'_, '_> {
         let trials: Vec<TreeTrial> = tried.iter().map(|it| TreeTrial::newest(*it)).collect();
         let of = trials.len() as u64;
         let judged = self.judge_all(CheckStep::Crashes, &trials, (0, of))?;
+        let uses = std::mem::take(&mut self.runner.uses);
+        let changed = { tried.iter().zip(&judged).zip(&uses) }
+            .filter(|((_, judged), used)| matches!(judged, Some(None)) && used.is_changed)
+            .map(|((place, _), _)| *place);
+        let changed = changed.collect();
         let judged = tried.iter().copied().zip(judged);
         let mut prefixes = Prefixes {
             judged: judged
@@ -59,6 +74,7 @@ impl TreeEngine<'_, '_> {
             creation_end: 0,
             planned: of,
             note,
+            changed,
         };
         if !accepts_initial && !options.tree.include_create {
             prefixes.judged.entry(0).or_insert(None);

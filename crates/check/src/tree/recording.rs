@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use powerfail_explore::OperationAt;
 
@@ -16,10 +16,14 @@ use super::words::role_of;
 use crate::error::CheckError;
 use crate::reading::WatchedRecords;
 
-/// Trees are kept at about this many moments, so that any other is near one of them.
+/// Trees are kept at about this many moments, so that any other is near one of them,
 const SNAPSHOTS: usize = 128;
-/// But not more often than after so many operations.
+/// but not more often than after so many operations,
 const INTERVAL_MIN: usize = 32;
+/// unless these have written so many bytes, and this part of all: copying them costs more than a snapshot, which shares
+/// all other bytes.
+const INTERVAL_BYTES: usize = 128 << 10;
+const PARTS: usize = 256;
 
 /// An operation, with what the model does not need.
 #[derive(Clone, Debug)]
@@ -41,9 +45,8 @@ pub(crate) struct TreeRecording {
     pub(crate) roots: Vec<PathBuf>,
     pub(crate) initial: InitialTree,
     pub(crate) operations: Vec<TracedOperation>,
-    /// The trees before some of the operations: every `interval`th.
-    snapshots: Vec<TreeNodes>,
-    interval: usize,
+    /// The trees before some of the operations, by their places in the list.
+    snapshots: BTreeMap<usize, TreeNodes>,
     /// Files whose content is not recorded.
     pub(crate) unrecorded: Vec<NodeId>,
     /// Files that are mapped as pools.
@@ -91,21 +94,25 @@ impl TreeRecording {
             roots: trace.trees().iter().map(|tree| tree.path.clone()).collect(),
             initial: trace.initial_tree(),
             operations,
-            snapshots: Vec::new(),
-            interval,
+            snapshots: BTreeMap::new(),
             unrecorded: trace.unrecorded_files().to_vec(),
             mapped,
         };
         let mut nodes = initial_nodes(trace)?;
+        let all: usize = recording.operations.iter().map(|it| it.bytes.len()).sum();
+        let interval_bytes = INTERVAL_BYTES.max(all / PARTS);
+        let (mut last, mut written) = (0, 0);
         for (place, operation) in recording.operations.iter().enumerate() {
-            if place.is_multiple_of(interval) {
-                recording.snapshots.push(nodes.clone());
+            if place == 0 || place - last >= interval || written >= interval_bytes {
+                recording.snapshots.insert(place, nodes.clone());
+                (last, written) = (place, 0);
             }
             apply(&mut nodes, operation);
+            written += operation.bytes.len();
         }
-        if recording.operations.len().is_multiple_of(interval) {
-            recording.snapshots.push(nodes);
-        }
+        recording
+            .snapshots
+            .insert(recording.operations.len(), nodes);
         Ok(Some(recording))
     }
 
@@ -144,9 +151,11 @@ impl TreeRecording {
     /// The trees before the operation at a place of the list.
     pub(crate) fn newest(&self, place: usize) -> TreeNodes {
         let place = place.min(self.len());
-        let snapshot = (place / self.interval).min(self.snapshots.len().saturating_sub(1));
-        let mut nodes = self.snapshots.get(snapshot).cloned().unwrap_or_default();
-        for operation in &self.operations[snapshot * self.interval..place] {
+        let Some((known, nodes)) = self.snapshots.range(..=place).next_back() else {
+            return TreeNodes::default();
+        };
+        let mut nodes = nodes.clone();
+        for operation in &self.operations[*known..place] {
             apply(&mut nodes, operation);
         }
         nodes
@@ -188,7 +197,7 @@ impl TreeRecording {
         match source {
             Source::Zeros => {}
             Source::Initial { node, offset } => {
-                let initial = self.snapshots.first().and_then(|it| it.nodes.get(&node));
+                let initial = self.snapshots.get(&0).and_then(|it| it.nodes.get(&node));
                 if let Some(initial) = initial {
                     initial.content.read(offset, &mut bytes);
                 }
@@ -283,6 +292,15 @@ impl TreeRecording {
                 .find_map(names)
         })?;
         self.full_path(&nodes, &entry)
+    }
+
+    /// What a path is called in a sentence: its last part is enough, but for a tree itself.
+    pub(crate) fn name_of(&self, path: &Path) -> String {
+        let last = path
+            .file_name()
+            .filter(|_| !self.roots.iter().any(|it| it == path));
+        let name = last.unwrap_or(path.as_os_str());
+        name.to_string_lossy().into_owned()
     }
 
     /// The whole path of a name.

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
-use powerfail_image::{ImageError, RunDirectory, TreeImage, TreeSlot};
+use powerfail_image::{ImageError, RunDirectory, TreeImage, TreeSlot, TreeUse};
 use powerfail_model::files::Difference;
 use powerfail_oracle::{
     Backtrace, DeniedAccess, KillHandle, Oracle, OracleError, PoolMapping, Slot, Verdict,
@@ -66,8 +66,10 @@ pub(crate) struct TreeRunner<'r> {
     suspects: BTreeMap<String, String>,
     /// Recoveries run so far.
     pub(crate) runs: u64,
+    /// What each recovery of the last call of `run` did to its tree.
+    pub(super) uses: Vec<TreeUse>,
     // Dropped last, because the slots are in it.
-    _directory: RunDirectory,
+    directory: Arc<RunDirectory>,
 }
 
 impl<'r> TreeRunner<'r> {
@@ -101,8 +103,40 @@ impl<'r> TreeRunner<'r> {
             is_confined: oracle.is_confined(),
             suspects: BTreeMap::new(),
             runs: 0,
-            _directory: directory,
+            uses: Vec::new(),
+            directory: Arc::new(directory),
         })
+    }
+
+    /// A directory that exists as long as this.
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A slot without a recovery.
+    pub(super) fn another_slot(&self) -> TreeSlot {
+        let roots = self.recording.roots.clone();
+        self.directory.tree_slot(self.workers.len(), roots)
+    }
+
+    /// Works with the same slots on another recording of the same trees.
+    pub(super) fn on<'s, T>(
+        &mut self,
+        recording: &'s TreeRecording,
+        work: impl FnOnce(&mut TreeRunner<'s>) -> T,
+    ) -> T {
+        let mut other = TreeRunner {
+            recording,
+            workers: std::mem::take(&mut self.workers),
+            is_confined: self.is_confined,
+            suspects: std::mem::take(&mut self.suspects),
+            runs: self.runs,
+            uses: Vec::new(),
+            directory: Arc::clone(&self.directory),
+        };
+        let result = work(&mut other);
+        (self.workers, self.suspects, self.runs) = (other.workers, other.suspects, other.runs);
+        result
     }
 
     /// How well recovery is isolated.
@@ -119,6 +153,7 @@ impl<'r> TreeRunner<'r> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Vec<Option<Verdict>>, CheckError> {
         let mut results: Vec<Option<Verdict>> = vec![None; trials.len()];
+        let mut uses = vec![TreeUse::default(); trials.len()];
         let recording = self.recording;
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
@@ -153,7 +188,10 @@ impl<'r> TreeRunner<'r> {
                 match answer_unless_interrupted(&answers, is_interrupted) {
                     Ok((number, verdict)) => {
                         match verdict {
-                            Ok(verdict) => results[number] = Some(verdict),
+                            Ok((verdict, tree)) => {
+                                results[number] = Some(verdict);
+                                uses[number] = tree;
+                            }
                             Err(error) => {
                                 stop.store(true, Ordering::Relaxed);
                                 return Err(error.into());
@@ -174,6 +212,7 @@ impl<'r> TreeRunner<'r> {
         });
         self.note_suspects();
         self.runs += outcome?;
+        self.uses = uses;
         Ok(results)
     }
 
@@ -269,8 +308,9 @@ impl<'r> TreeRunner<'r> {
 }
 
 impl Worker {
-    fn run(&mut self, image: &TreeImage) -> Result<Verdict, WorkerError> {
+    fn run(&mut self, image: &TreeImage) -> Result<(Verdict, TreeUse), WorkerError> {
         self.tree.prepare(image).map_err(WorkerError::Image)?;
-        self.recovery.run_plain().map_err(WorkerError::Oracle)
+        let verdict = self.recovery.run_plain().map_err(WorkerError::Oracle)?;
+        Ok((verdict, self.tree.used()))
     }
 }

@@ -6,12 +6,6 @@ use powerfail_model::files::{Entry, NodeId, Operation};
 
 use super::recording::TreeRecording;
 
-/// The last part of a path: enough in a sentence.
-pub(super) fn short(path: &Path) -> String {
-    let name = path.file_name().unwrap_or(path.as_os_str());
-    name.to_string_lossy().into_owned()
-}
-
 /// How the noun of a creation begins.
 pub(super) const CREATION: &str = "creation of";
 
@@ -51,6 +45,7 @@ pub(super) fn in_sentence(recording: &TreeRecording, place: usize) -> String {
         return "the end of the program".to_owned();
     };
     let noun = noun(&traced.operation);
+    let short = |path: &Path| recording.name_of(path);
     let file = traced
         .operation
         .node()

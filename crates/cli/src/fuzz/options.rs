@@ -277,8 +277,9 @@ pub(super) fn input_way(target: &[OsString], asked: Option<Input>) -> anyhow::Re
             .any(|word| contains(word, name.as_bytes()))
     };
     ensure!(
-        has("{pool}"),
-        "the command has no {{pool}}, which stands for the path of its pool: powerfail fuzz -- {} {{pool}}",
+        has("{pool}") || has("{dir}"),
+        "the command has no {{pool}}, which stands for the path of its pool, and no {{dir}} for a directory of files: powerfail \
+         fuzz -- {} {{pool}}",
         target
             .first()
             .map_or(OsStr::new("./my-program"), OsString::as_os_str)

@@ -1,5 +1,5 @@
 //! `powerfail fuzz` from the user's side: a short campaign, its output, resuming it, interruptions and kills, input
-//! channels, several instances, refusals, plots, commands that are learnt, and afl-fuzz's side of `fuzz afl`.
+//! channels, several instances, refusals, plots, commands that are learnt, ordinary files, and afl-fuzz's side of `fuzz afl`.
 //!
 //! The quality of campaigns is measured by the benchmarks and by the tests of its crates, not here.
 
@@ -8,6 +8,7 @@ mod campaign;
 #[path = "../check/common.rs"]
 #[allow(dead_code, reason = "these tests need less of it than those of check")]
 mod common;
+mod files;
 mod foreign;
 mod interrupted;
 mod learnt;

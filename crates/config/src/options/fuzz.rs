@@ -55,7 +55,7 @@ options! {
         seed: u64,
         /// Target: a command and its arguments
         ///
-        /// {pool} in an argument is replaced by the path of its pool, {input} by the path of its input, or with
+        /// {pool} in an argument is replaced by the path of its pool, {dir} by that of a directory for its files, {input} by the path of its input, or with
         /// --input args by the words of the input.
         [last = true, value_name = "CMD"]
         command: Vec<OsString> = Vec::new(),

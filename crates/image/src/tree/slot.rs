@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::content::FileContent;
 use super::image::{NodeKey, TreeEntry, TreeFile, TreeImage};
-use super::watch::WriteWatch;
+use super::watch::{NodeSet, Watched, WriteWatch};
 use crate::error::{Context, Result};
 use crate::page::PAGE;
 use crate::private_file::PrivateFile;
@@ -38,6 +38,17 @@ pub struct TreeSlot {
     entries: BTreeMap<PathBuf, TreeEntry>,
     files: BTreeMap<NodeKey, KnownFile>,
     watch: WriteWatch,
+    /// What recovery has done to files, as far as it was asked for already.
+    watched: Option<Watched>,
+}
+
+/// What a recovery did to the tree that it was given.
+#[derive(Clone, Debug, Default)]
+pub struct TreeUse {
+    /// The files that it has opened: it cannot have seen the bytes of others.
+    pub opened: NodeSet,
+    /// Whether it may have changed something: bytes, or names.
+    pub is_changed: bool,
 }
 
 /// A file on disk.
@@ -73,6 +84,7 @@ impl TreeSlot {
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             watch: WriteWatch::new(),
+            watched: None,
         }
     }
 
@@ -98,15 +110,54 @@ impl TreeSlot {
         self.bring_files(image, &mut prepared)?;
         self.set_modes(image)?;
         // What was done here is not what recovery did.
-        self.watch.take();
+        let _ = self.watch.take();
         Ok(prepared)
+    }
+
+    /// What recovery did to the tree since it was prepared. No process may still use it.
+    pub fn used(&mut self) -> TreeUse {
+        let watched = self.watch.take();
+        let used = TreeUse {
+            opened: watched.opened.clone(),
+            // A directory that cannot be listed any more is a change, too.
+            is_changed: !watched.changed.is_empty() || self.has_other_names().unwrap_or(true),
+        };
+        self.watched = Some(watched);
+        used
+    }
+
+    /// Whether names were added, removed or given to other files.
+    fn has_other_names(&self) -> Result<bool> {
+        let mut count = 0;
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(directory) = waiting.pop() {
+            let at = self.trees.join(&directory);
+            for entry in fs::read_dir(&at).context("list", &at)? {
+                let entry = entry.context("list", &at)?;
+                let relative = directory.join(entry.file_name());
+                let inode = std::os::unix::fs::DirEntryExt::ino(&entry);
+                match self.entries.get(&relative) {
+                    Some(TreeEntry::Directory { .. }) if entry.path().is_dir() => {
+                        waiting.push(relative);
+                    }
+                    Some(TreeEntry::File(node))
+                        if self.files.get(node).is_some_and(|it| it.inode == inode) => {}
+                    Some(TreeEntry::Link { .. }) => {}
+                    _ => return Ok(true),
+                }
+                count += 1;
+            }
+        }
+        Ok(count != self.entries.len())
     }
 
     /// Finds out what is on disk, and removes what is not known.
     fn inspect(&mut self, prepared: &mut TreePrepared) -> Result<()> {
-        let changed = self.watch.take();
+        let later = self.watch.take().changed;
+        let asked = self.watched.take().map(|it| it.changed).unwrap_or_default();
+        let changed = |node| later.contains(node) || asked.contains(node);
         for (node, file) in &mut self.files {
-            if changed.contains(*node) {
+            if changed(*node) {
                 file.content = None;
             }
         }

@@ -1,6 +1,6 @@
-//! Which files a recovery may have changed.
+//! Which files a recovery may have changed, and which it has opened.
 //!
-//! A file that was not open for writing has the bytes that it had. The kernel reports the end of every file
+//! A file that was not open for writing has the bytes that it had, and nobody has seen the bytes of one that was not opened. The kernel reports the end of every file
 //! description that was open for writing, also of one that was only mapped, when the last process that has it ends; and
 //! every recovery has ended before its tree is looked at.
 
@@ -23,22 +23,56 @@ pub(super) struct WriteWatch {
     watches: HashMap<NodeKey, i32>,
 }
 
-/// What may have changed.
-#[derive(Debug)]
-pub(super) enum Changed {
+/// Files that something may have happened to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeSet {
     /// Any file.
     Everything,
     /// These files.
     Nodes(BTreeSet<NodeKey>),
 }
 
-impl Changed {
-    pub(super) fn contains(&self, node: NodeKey) -> bool {
+impl Default for NodeSet {
+    fn default() -> Self {
+        Self::Nodes(BTreeSet::new())
+    }
+}
+
+impl NodeSet {
+    /// Whether a file is one of them.
+    pub fn contains(&self, node: NodeKey) -> bool {
         match self {
             Self::Everything => true,
             Self::Nodes(nodes) => nodes.contains(&node),
         }
     }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Nodes(nodes) if nodes.is_empty())
+    }
+
+    fn insert(&mut self, node: NodeKey) {
+        if let Self::Nodes(nodes) = self {
+            nodes.insert(node);
+        }
+    }
+}
+
+/// What has happened to files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watched {
+    /// They may have other bytes.
+    pub(super) changed: NodeSet,
+    /// Their bytes may have been seen.
+    pub(super) opened: NodeSet,
+}
+
+impl Watched {
+    const EVERYTHING: Self = Self {
+        changed: NodeSet::Everything,
+        opened: NodeSet::Everything,
+    };
 }
 
 impl WriteWatch {
@@ -55,7 +89,10 @@ impl WriteWatch {
         let Some(descriptor) = &self.descriptor else {
             return;
         };
-        let flags = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::DONT_FOLLOW;
+        let flags = WatchFlags::OPEN
+            | WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::DONT_FOLLOW;
         match inotify::add_watch(descriptor, path, flags) {
             Ok(watch) => {
                 self.nodes.insert(watch, node);
@@ -77,12 +114,12 @@ impl WriteWatch {
         }
     }
 
-    /// What may have changed since the last call.
-    pub(super) fn take(&self) -> Changed {
+    /// What has happened since the last call.
+    pub(super) fn take(&self) -> Watched {
         let Some(descriptor) = &self.descriptor else {
-            return Changed::Everything;
+            return Watched::EVERYTHING;
         };
-        let mut changed = BTreeSet::new();
+        let mut watched = Watched::default();
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(descriptor, &mut buffer);
         loop {
@@ -90,12 +127,20 @@ impl WriteWatch {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
                     // The rest of the queue says less than this; it is read so that it is empty.
                     while reader.next().is_ok() {}
-                    return Changed::Everything;
+                    return Watched::EVERYTHING;
                 }
-                Ok(event) => changed.extend(self.nodes.get(&event.wd()).copied()),
+                Ok(event) => {
+                    let Some(node) = self.nodes.get(&event.wd()) else {
+                        continue;
+                    };
+                    watched.opened.insert(*node);
+                    if event.events() != ReadFlags::OPEN {
+                        watched.changed.insert(*node);
+                    }
+                }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Changed::Nodes(changed),
-                Err(_) => return Changed::Everything,
+                Err(Errno::AGAIN) => return watched,
+                Err(_) => return Watched::EVERYTHING,
             }
         }
     }

@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use powerfail_image::{
-    FileContent, NodeKey, RunDirectory, TreeEntry, TreeFile, TreeImage, TreeSlot, write_tree,
+    FileContent, NodeKey, NodeSet, RunDirectory, TreeEntry, TreeFile, TreeImage, TreeSlot,
+    write_tree,
 };
 use proptest::prelude::*;
 
@@ -162,6 +163,48 @@ fn what_was_open_for_writing_is_compared() {
         assert_eq!((prepared.files_compared, prepared.pages_written), (1, 1));
         assert_exact(&image, &place);
     }
+}
+
+#[test]
+fn a_slot_says_what_recovery_has_opened_and_changed() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = RunDirectory::create_in(parent.path()).unwrap();
+    let (mut slot, place) = new_slot(&run);
+    let image = image_of(&[("a", 1, b"aaaa"), ("b", 2, b"bbbb")]);
+    slot.prepare(&image).unwrap();
+    let used = slot.used();
+    assert!(used.opened.is_empty() && !used.is_changed, "{used:?}");
+    fs::read(place.join("a")).unwrap();
+    let used = slot.used();
+    let opened = [1, 2].map(|node| used.opened.contains(NodeKey(node)));
+    assert_eq!((opened, used.is_changed), ([true, false], false));
+    let changes: [&dyn Fn(); 3] = [
+        &|| fs::write(place.join("b"), "new").unwrap(),
+        &|| fs::rename(place.join("a"), place.join("c")).unwrap(),
+        &|| fs::write(place.join("new"), "").unwrap(),
+    ];
+    for change in changes {
+        slot.prepare(&image).unwrap();
+        change();
+        assert!(slot.used().is_changed);
+        // What was asked for does not get lost.
+        slot.prepare(&image).unwrap();
+        assert_exact(&image, &place);
+    }
+}
+
+#[test]
+fn trees_that_differ_in_what_is_not_read_have_one_digest() {
+    let image = image_of(&[("a", 1, b"aaaa"), ("b", 2, b"bbbb")]);
+    let other = image_of(&[("a", 1, b"aaaa"), ("b", 2, b"cccc")]);
+    let longer = image_of(&[("a", 1, b"aaaa"), ("b", 2, b"bbbbb")]);
+    let read = |node| NodeSet::Nodes([NodeKey(node)].into());
+    let digests = |read: &NodeSet| [&image, &other, &longer].map(|it| it.digest_as_read(read));
+    let [one, two, three] = digests(&read(1));
+    assert!(one == two && one != three);
+    let [one, two, three] = digests(&read(2));
+    assert!(one != two && one != three);
+    assert_eq!(image.digest_as_read(&NodeSet::Everything), image.digest(),);
 }
 
 /// Damage that a recovery can do.

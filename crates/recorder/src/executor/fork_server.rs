@@ -23,7 +23,9 @@ use powerfail_trace::recording::TargetStatus;
 use rustix::fs::MemfdFlags;
 
 use crate::error::RecordError;
-use crate::fresh_pool::{GivenDirectory, POOL_PLACEHOLDER, input_path, pool_directory, pool_path};
+use crate::fresh_pool::{
+    DIRECTORY_PLACEHOLDER, GivenDirectory, POOL_PLACEHOLDER, input_path, pool_directory, pool_path,
+};
 use crate::input::{INPUT_PLACEHOLDER, InputChannel, find, substitute};
 use crate::inspect::inspect;
 
@@ -70,6 +72,8 @@ pub struct Executor {
     dirty: Dirty,
     /// Whether the whole directory must be compared to restore it.
     compare: bool,
+    /// Whether that is always so: the target is given the directory, and writes to any files in it.
+    names_directory: bool,
     /// Branches that were taken before the target touched its pool.
     branches_of_root: Vec<u8>,
     /// Branches that were taken before the target read its input.
@@ -161,6 +165,8 @@ impl Executor {
             fold: Fold::new(),
             dirty: Dirty::default(),
             compare: false,
+            names_directory: { arguments.iter() }
+                .any(|it| find(it.as_bytes(), DIRECTORY_PLACEHOLDER).is_some()),
             branches_of_root: vec![0; BRANCHES_LEN],
             branches_before: vec![0; BRANCHES_LEN],
             branches: Vec::new(),
@@ -675,6 +681,7 @@ impl Executor {
             || matches!(end, End::Timeout | End::Signal(9));
         let fatal = session.take_fatal();
         self.compare |= is_disordered
+            || self.names_directory
             || self
                 .directory
                 .is_disordered()
@@ -803,8 +810,10 @@ fn arguments_for(
         return Err(ExecutorError::NoInput);
     }
     let (pool, input) = (pool_path(&place.path), input_path(&place.path));
+    let directory = pool_directory(&place.path);
     let replace = |argument: &OsString| {
         let argument = substitute(argument, POOL_PLACEHOLDER, pool.as_os_str());
+        let argument = substitute(&argument, DIRECTORY_PLACEHOLDER, directory.as_os_str());
         if way == InputChannel::File {
             substitute(&argument, INPUT_PLACEHOLDER, input.as_os_str())
         } else {

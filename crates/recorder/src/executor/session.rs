@@ -151,6 +151,7 @@ impl Session {
             stdin: Some(stdin),
             discards_output: true,
             file_limit_bytes: Some(launch.file_limit_bytes),
+            mounts: None,
         };
         let target = start(
             &launch.executable,

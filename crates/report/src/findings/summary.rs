@@ -255,12 +255,21 @@ fn explored(exploration: &Exploration) -> String {
 
 /// How many crashes of ordinary files were tried.
 fn files(tree: &TreeTotals) -> String {
+    let again = match tree.second_states {
+        0 => String::new(),
+        states => format!(
+            "; {} of power failures during recovery",
+            plural(states, "crash state")
+        ),
+    };
     format!(
-        "files, on {}: {}, {} ({} the same tree as another); {} explored exhaustively, {} sampled",
+        "files, on {}: {}, {} ({} the same tree as another, {} the same as far as recovery opens files); {} explored \
+         exhaustively, {} sampled{again}",
         printable(&tree.file_system),
         plural(tree.operations, "operation"),
         plural(tree.states, "crash state"),
         count(tree.repeated),
+        count(tree.unread),
         plural(tree.exhausted_points, "failure point"),
         count(tree.sampled_points),
     )
