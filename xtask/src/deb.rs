@@ -84,7 +84,7 @@ fn control(binary: &Path, tree: &Path) -> anyhow::Result<String> {
 }
 
 /// The newest version of glibc that symbols of a binary need: `2.34`.
-pub fn newest_libc(binary: &[u8]) -> Option<String> {
+fn newest_libc(binary: &[u8]) -> Option<String> {
     const NAME: &[u8] = b"GLIBC_2.";
     let places = binary
         .windows(NAME.len())

@@ -7,7 +7,6 @@ pub mod kernel;
 pub mod notices;
 pub mod packages;
 pub mod planted;
-pub mod portable;
 pub mod random;
 pub mod targets;
 pub mod torture;

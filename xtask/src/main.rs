@@ -8,9 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use xtask::{
-    cluster, deb, kernel, notices, packages, planted, portable, run, targets, torture, vm,
-};
+use xtask::{cluster, deb, kernel, notices, packages, planted, run, targets, torture, vm};
 
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
@@ -27,7 +25,6 @@ usage: cargo xtask COMMAND
   planted         check all programs with planted bugs, and write docs/figures/planted.md
   cluster         check a program in shares under a Slurm of one node, as docs/guide/clusters.md says (as root)
   deb             build the Debian package, in target/deb
-  portable        build the binary for distributions with glibc 2.31 and later, in target/portable (needs a Debian)
   notices         print the licences of the crates that powerfail contains
   picture         make docs/figures/report.png, the picture of a report in README.md (needs chromium)
   book            build the pages of docs as a book, in target/book (needs mdbook)
@@ -57,7 +54,6 @@ fn main() -> ExitCode {
         ["cluster"] => release().and_then(|binary| cluster::run_recipe(&binary)),
         ["planted"] => planted::run(cargo),
         ["deb"] => package(),
-        ["portable"] => portable::build(cargo, Path::new("target/portable")).map(drop),
         ["notices"] => notices::text().map(|text| print!("{text}")),
         ["picture"] => picture(),
         ["book"] => book(),
