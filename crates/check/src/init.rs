@@ -78,16 +78,16 @@ impl From<WorkloadError> for InitError {
     }
 }
 
-/// A way to record the program.
+/// A command that is recorded, with its trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
+struct Invocation {
     command: Vec<String>,
     trees: Vec<String>,
 }
 
 /// A recording of the program that can be checked.
 struct Tried {
-    way: Way,
+    invocation: Invocation,
     summary: RecordingSummary,
     trace: PathBuf,
 }
@@ -99,7 +99,7 @@ pub fn init(
     observer: &mut dyn Observer,
 ) -> Result<Proposal, InitError> {
     let scratch = tempfile::tempdir().map_err(InitError::Scratch)?;
-    let given = Way {
+    let given = Invocation {
         command: options.command.clone(),
         trees: arguments::observed(&options.command, scratch.path())?,
     };
@@ -107,7 +107,7 @@ pub fn init(
     let summary = record(&given, options, &trace, runtime)?;
     let seen = arguments::Seen::of(&summary);
     let first = Tried {
-        way: given,
+        invocation: given,
         summary,
         trace,
     };
@@ -127,7 +127,7 @@ pub fn init(
             "the program has several threads: one order of them was seen; `schedules` in the file tries others".to_owned(),
         );
     }
-    if !arguments::uses_placeholder(&tried.way.command) {
+    if !arguments::uses_placeholder(&tried.invocation.command) {
         unseen.push(
             "no argument names the data, so every check runs on the same files and begins with what the last run left there"
                 .to_owned(),
@@ -137,8 +137,8 @@ pub fn init(
     let is_fresh = arguments::uses_placeholder(&options.command);
     Ok(Proposal {
         given: options.command.clone(),
-        command: tried.way.command,
-        trees: tried.way.trees,
+        command: tried.invocation.command,
+        trees: tried.invocation.trees,
         mapped: if is_fresh {
             Vec::new()
         } else {
@@ -162,17 +162,17 @@ pub fn init(
     })
 }
 
-/// Records the program in one way.
+/// Records one invocation of the program.
 fn record(
-    way: &Way,
+    invocation: &Invocation,
     options: &InitOptions,
     trace: &Path,
     runtime: &[u8],
 ) -> Result<RecordingSummary, WorkloadError> {
-    let command: Vec<OsString> = way.command.iter().map(OsString::from).collect();
+    let command: Vec<OsString> = invocation.command.iter().map(OsString::from).collect();
     let mut recording = RecordOptions::new(command, trace);
     // Only what is proposed, and {dir}: what is written elsewhere is to be seen, not recorded.
-    recording.trees = way.trees.iter().map(PathBuf::from).collect();
+    recording.trees = invocation.trees.iter().map(PathBuf::from).collect();
     recording.time_limit = Some(options.time_limit);
     // What the user has typed would be gone in the second recording.
     recording.input = Some(Input {
@@ -182,7 +182,7 @@ fn record(
     record_workload(&recording, runtime, None)
 }
 
-/// The best way that works: fresh data, or the files that the program names itself.
+/// The best invocation that works: fresh data, or the files that the program names itself.
 fn choose(
     first: Tried,
     seen: &arguments::Seen,
@@ -190,7 +190,7 @@ fn choose(
     scratch: &Path,
     runtime: &[u8],
 ) -> Result<Tried, InitError> {
-    if first.way.trees.is_empty() && is_recorded(&first.summary) {
+    if first.invocation.trees.is_empty() && is_recorded(&first.summary) {
         return Ok(first);
     }
     if seen.is_nothing() {
@@ -198,21 +198,26 @@ fn choose(
     }
     let mut reason = "no argument names its directory".to_owned();
     for (number, (command, trees)) in seen.ways(&options.command).into_iter().enumerate() {
-        let way = Way { command, trees };
+        let invocation = Invocation { command, trees };
         let trace = scratch.join(format!("{number}.trace"));
-        match record(&way, options, &trace, runtime) {
+        match record(&invocation, options, &trace, runtime) {
             Ok(summary) if is_recorded(&summary) => {
                 return Ok(Tried {
-                    way,
+                    invocation,
                     summary,
                     trace,
                 });
             }
-            Ok(_) => reason = format!("`{}` changes no file in a tree", way.command.join(" ")),
+            Ok(_) => {
+                reason = format!(
+                    "`{}` changes no file in a tree",
+                    invocation.command.join(" ")
+                )
+            }
             Err(error @ (WorkloadError::Interrupted | WorkloadError::Output(_))) => {
                 return Err(error.into());
             }
-            Err(error) => reason = format!("`{}`: {error}", way.command.join(" ")),
+            Err(error) => reason = format!("`{}`: {error}", invocation.command.join(" ")),
         }
     }
     Err(InitError::NothingRecorded {
@@ -289,7 +294,11 @@ fn known_recovery(tried: &Tried, trace: &Trace) -> Option<String> {
         let name = module.path.file_name();
         name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"libpmemobj"))
     });
-    let has_pool = tried.way.command.iter().any(|word| word.contains("{pool}"));
+    let has_pool = tried
+        .invocation
+        .command
+        .iter()
+        .any(|word| word.contains("{pool}"));
     let is_installed = doctor::find_program(TOOL).is_some();
     (is_pmdk && has_pool && is_installed).then(|| format!("{TOOL} check {{pool}}"))
 }

@@ -255,7 +255,7 @@ impl Trees {
         &mut self,
         writer: &mut TraceWriter<File>,
         node: NodeId,
-        found: &Found,
+        found: &ScannedNode,
     ) -> Result<(), TraceError> {
         let opened = File::open(&found.path).and_then(|file| SparseFile::from_target(file.into()));
         let Ok(Some(file)) = opened else {
@@ -507,7 +507,7 @@ impl Trees {
         Ok(())
     }
 
-    fn final_content(&self, found: &Found) -> Result<FinalContent, TraceError> {
+    fn final_content(&self, found: &ScannedNode) -> Result<FinalContent, TraceError> {
         Ok(match &found.kind {
             NodeKind::File if self.unrecorded.contains(&found.identity) => FinalContent::Unrecorded,
             NodeKind::File => {
@@ -597,8 +597,8 @@ fn allocation<'a>(node: NodeId, [mode, offset, len_bytes]: [u64; 3]) -> FileOper
     }
 }
 
-/// Something that was found in a directory.
-struct Found {
+/// A file or directory that a scan found.
+struct ScannedNode {
     path: PathBuf,
     identity: FileIdentity,
     kind: NodeKind,
@@ -611,7 +611,7 @@ struct Found {
 /// A directory and everything below it, directories before what they hold. Sockets are left out: they hold nothing.
 #[derive(Default)]
 struct Scan {
-    found: Vec<Found>,
+    found: Vec<ScannedNode>,
 }
 
 impl Scan {
@@ -625,8 +625,8 @@ impl Scan {
     ) -> io::Result<Option<Self>> {
         let mut scan = Self::default();
         let mut bytes = 0;
-        let root = Found::new(path.to_path_buf(), &fs::metadata(path)?, None)?;
-        let mut open: Vec<Found> = root.into_iter().collect();
+        let root = ScannedNode::new(path.to_path_buf(), &fs::metadata(path)?, None)?;
+        let mut open: Vec<ScannedNode> = root.into_iter().collect();
         while let Some(found) = open.pop() {
             let is_known = known.iter().any(|tree| tree.path == found.path);
             if found.kind == NodeKind::Directory && !is_known {
@@ -645,7 +645,7 @@ impl Scan {
                         Err(error) => return Err(error),
                     };
                     let entry_in = Some((found.identity, name));
-                    open.extend(Found::new(entry.path(), &metadata, entry_in)?);
+                    open.extend(ScannedNode::new(entry.path(), &metadata, entry_in)?);
                 }
             }
             bytes += found.len_bytes;
@@ -659,7 +659,7 @@ impl Scan {
     }
 }
 
-impl Found {
+impl ScannedNode {
     fn new(
         path: PathBuf,
         metadata: &Metadata,

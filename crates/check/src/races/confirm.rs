@@ -59,9 +59,9 @@ pub(super) enum ShownBy {
     Survivor,
 }
 
-/// In which way pairs are tried.
+/// What a crash makes of the store of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Scenario {
     /// The read sees another value.
     OtherValue,
     /// The store survives while others are lost.
@@ -72,7 +72,7 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct ConfirmTask {
     pub(super) pair: usize,
-    pub(super) way: Way,
+    pub(super) scenario: Scenario,
     /// The reads of the pair there.
     pub(super) instances: Vec<Instance>,
     /// Lines that are not lost: what their loss does is known.
@@ -107,7 +107,7 @@ pub(super) enum Answer {
 /// What was tried of a pair at one failure point.
 pub(super) struct PairTried {
     pub(super) pair: usize,
-    way: Way,
+    scenario: Scenario,
     executions: u64,
     pub(super) answer: Answer,
 }
@@ -134,14 +134,14 @@ pub(super) fn spread(len: usize) -> Vec<usize> {
     order
 }
 
-/// The failure points at which reads of a pair can be tried in a way, with these reads, in the order in which they are
+/// The failure points at which reads of a pair can be tried in a scenario, with these reads, in the order in which they are
 /// tried. The reads come in the order of the trace.
-fn plan(instances: &[Instance], way: Way) -> Vec<Vec<Instance>> {
+fn plan(instances: &[Instance], scenario: Scenario) -> Vec<Vec<Instance>> {
     let moments = instances.chunk_by(|one, other| one.at == other.at);
     let moments = moments.filter_map(|instances| {
-        let fits = |instance: &&Instance| match way {
-            Way::OtherValue => instance.can_be_tried(),
-            Way::Survivor => matches!(instance.other, OtherValue::Class(_)),
+        let fits = |instance: &&Instance| match scenario {
+            Scenario::OtherValue => instance.can_be_tried(),
+            Scenario::Survivor => matches!(instance.other, OtherValue::Class(_)),
         };
         let fit: Vec<&Instance> = instances.iter().filter(fits).collect();
         let order = spread(fit.len()).into_iter().take(READS_MAX);
@@ -165,12 +165,12 @@ impl Engine<'_, '_> {
         for pair in &mut pairs.all {
             pair.tried = Some(Tried::default());
         }
-        for way in [Way::OtherValue, Way::Survivor] {
-            let kept = match way {
-                Way::OtherValue => BTreeMap::new(),
-                Way::Survivor => lines_of_confirmed(pairs),
+        for scenario in [Scenario::OtherValue, Scenario::Survivor] {
+            let kept = match scenario {
+                Scenario::OtherValue => BTreeMap::new(),
+                Scenario::Survivor => lines_of_confirmed(pairs),
             };
-            if self.confirm_in(way, &kept, pairs, watching.deadline, found)? {
+            if self.confirm_in(scenario, &kept, pairs, watching.deadline, found)? {
                 return Ok(());
             }
         }
@@ -217,10 +217,10 @@ impl Engine<'_, '_> {
             }
             pairs.join(Pairs::of(self.trace, &seen, places)?);
             spent.resize(pairs.all.len(), 0);
-            for way in [Way::OtherValue, Way::Survivor] {
-                let kept = match way {
-                    Way::OtherValue => BTreeMap::new(),
-                    Way::Survivor => lines_of_confirmed(pairs),
+            for scenario in [Scenario::OtherValue, Scenario::Survivor] {
+                let kept = match scenario {
+                    Scenario::OtherValue => BTreeMap::new(),
+                    Scenario::Survivor => lines_of_confirmed(pairs),
                 };
                 let mut tasks = Tasks::new();
                 for (number, pair) in pairs.all.iter().enumerate() {
@@ -229,7 +229,13 @@ impl Engine<'_, '_> {
                     }
                     let here = pair.more.iter().filter(|it| moments.contains(&it.at));
                     let here: Vec<Instance> = here.cloned().collect();
-                    add_tasks(&mut tasks, number, way, plan(&here, way).iter(), &kept);
+                    add_tasks(
+                        &mut tasks,
+                        number,
+                        scenario,
+                        plan(&here, scenario).iter(),
+                        &kept,
+                    );
                 }
                 if self.try_tasks(&tasks, pairs, &mut spent, watching.deadline, found)? {
                     return Ok(());
@@ -241,16 +247,16 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Tries pairs in one way. Returns whether the time is up.
+    /// Tries pairs in one scenario. Returns whether the time is up.
     fn confirm_in(
         &mut self,
-        way: Way,
+        scenario: Scenario,
         kept: &BTreeMap<EventIndex, BTreeSet<LineId>>,
         pairs: &mut Pairs,
         deadline: Option<Instant>,
         found: &mut RacesResult,
     ) -> Result<bool, CheckError> {
-        let plans = pairs.all.iter().map(|it| plan(&it.instances, way));
+        let plans = pairs.all.iter().map(|it| plan(&it.instances, scenario));
         let plans: Vec<Vec<Vec<Instance>>> = plans.collect();
         let mut spent = vec![0_u64; plans.len()];
         let (mut from, mut len) = (0, FIRST_ROUND);
@@ -262,7 +268,7 @@ impl Engine<'_, '_> {
                     continue;
                 }
                 let next = plan.iter().skip(from).take(len);
-                add_tasks(&mut tasks, number, way, next, kept);
+                add_tasks(&mut tasks, number, scenario, next, kept);
             }
             if tasks.is_empty() {
                 return Ok(false);
@@ -342,7 +348,7 @@ impl Engine<'_, '_> {
 fn add_tasks<'i>(
     tasks: &mut Tasks,
     pair: usize,
-    way: Way,
+    scenario: Scenario,
     plan: impl Iterator<Item = &'i Vec<Instance>>,
     kept: &BTreeMap<EventIndex, BTreeSet<LineId>>,
 ) {
@@ -353,7 +359,7 @@ fn add_tasks<'i>(
         let kept = kept.get(&first.at).into_iter().flatten().copied();
         tasks.entry(first.at).or_default().push(ConfirmTask {
             pair,
-            way,
+            scenario,
             instances: instances.clone(),
             kept: kept.collect(),
         });
@@ -380,9 +386,9 @@ impl PairTried {
         if matches!(self.answer, Answer::NotTried) {
             return;
         }
-        *match self.way {
-            Way::OtherValue => &mut sum.other_value,
-            Way::Survivor => &mut sum.survivor,
+        *match self.scenario {
+            Scenario::OtherValue => &mut sum.other_value,
+            Scenario::Survivor => &mut sum.survivor,
         } += 1;
         sum.undecided += u64::from(matches!(self.answer, Answer::Undecided));
     }
@@ -413,7 +419,7 @@ pub(super) fn rerun_at(
         let answer = confirmation.try_all(task)?;
         tried.outcomes.push(PairTried {
             pair: task.pair,
-            way: task.way,
+            scenario: task.scenario,
             executions: confirmation.executions - before,
             answer,
         });
@@ -439,14 +445,18 @@ impl PointConfirmation<'_> {
     fn try_all(&mut self, task: &ConfirmTask) -> Result<Answer, CheckError> {
         let mut all = Answer::NotTried;
         for instance in &task.instances {
-            let answer = match (&instance.other, task.way) {
-                (OtherValue::Class(class), Way::Survivor) => self.survivor(class, &task.kept)?,
-                (OtherValue::Class(class), Way::OtherValue) if instance.is_failing => {
+            let answer = match (&instance.other, task.scenario) {
+                (OtherValue::Class(class), Scenario::Survivor) => {
+                    self.survivor(class, &task.kept)?
+                }
+                (OtherValue::Class(class), Scenario::OtherValue) if instance.is_failing => {
                     self.newest_class(class)?
                 }
-                (OtherValue::Class(class), Way::OtherValue) => self.other_class(class)?,
-                (OtherValue::Fill(bytes), Way::OtherValue) => self.fill(bytes)?,
-                (OtherValue::Fill(_), Way::Survivor) | (OtherValue::None, _) => Answer::NotTried,
+                (OtherValue::Class(class), Scenario::OtherValue) => self.other_class(class)?,
+                (OtherValue::Fill(bytes), Scenario::OtherValue) => self.fill(bytes)?,
+                (OtherValue::Fill(_), Scenario::Survivor) | (OtherValue::None, _) => {
+                    Answer::NotTried
+                }
             };
             match answer {
                 Answer::Confirmed(_) => return Ok(answer),

@@ -8,7 +8,7 @@ use powerfail_model::{EventIndex, LineId, LineIndex, PoolIndex, PoolOffset};
 use powerfail_races::{CommitVariable, NotDurable, PoolRange, ShadowOptions};
 use powerfail_trace::Trace;
 
-use super::confirm::{Answer, ConfirmTask, ShownBy, Way, patches, rerun_at, spread};
+use super::confirm::{Answer, ConfirmTask, Scenario, ShownBy, patches, rerun_at, spread};
 use super::fold::{fold, fold_survivors};
 use super::pairs::Instance;
 use super::points::point_at;
@@ -121,10 +121,10 @@ fn class(choice: usize, offset: u64) -> OtherClass {
     }
 }
 
-fn task(pair: usize, way: Way, class: OtherClass, is_failing: bool) -> ConfirmTask {
+fn task(pair: usize, scenario: Scenario, class: OtherClass, is_failing: bool) -> ConfirmTask {
     ConfirmTask {
         pair,
-        way,
+        scenario,
         instances: vec![Instance {
             at: EventIndex(4),
             other: OtherValue::Class(class),
@@ -135,10 +135,10 @@ fn task(pair: usize, way: Way, class: OtherClass, is_failing: bool) -> ConfirmTa
 }
 
 /// The flag is read first, the data second.
-fn tasks(way: Way, is_failing: bool) -> Vec<ConfirmTask> {
+fn tasks(scenario: Scenario, is_failing: bool) -> Vec<ConfirmTask> {
     vec![
-        task(0, way, class(0, FLAG), is_failing),
-        task(1, way, class(1, DATA), is_failing),
+        task(0, scenario, class(0, FLAG), is_failing),
+        task(1, scenario, class(1, DATA), is_failing),
     ]
 }
 
@@ -169,7 +169,7 @@ fn tried(
 fn a_race_is_confirmed_by_a_plain_run() {
     let trace = unordered();
     let mut executor = Simulated::new(&trace, data_if_flag);
-    let tasks = tasks(Way::OtherValue, false);
+    let tasks = tasks(Scenario::OtherValue, false);
     // The flag may be lost; the data may not.
     let confirmed = vec![(1, ShownBy::OtherValue, vec![DATA])];
     assert_eq!(tried(&mut executor, &tasks), (confirmed, 3));
@@ -181,7 +181,7 @@ fn a_race_is_confirmed_by_a_plain_run() {
 fn a_store_that_survives_while_others_are_lost_is_tried_too() {
     let trace = unordered();
     let mut executor = Simulated::new(&trace, data_if_flag);
-    let mut tasks = tasks(Way::Survivor, false);
+    let mut tasks = tasks(Scenario::Survivor, false);
     let confirmed = vec![(0, ShownBy::Survivor, vec![DATA])];
     assert_eq!(tried(&mut executor, &tasks).0, confirmed);
     // What the loss of the data does is known.
@@ -205,8 +205,8 @@ fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
     });
     // The data is read first and never right; the flag decides.
     let tasks = [
-        task(0, Way::OtherValue, class(0, DATA), true),
-        task(1, Way::OtherValue, class(1, FLAG), true),
+        task(0, Scenario::OtherValue, class(0, DATA), true),
+        task(1, Scenario::OtherValue, class(1, FLAG), true),
     ];
     let confirmed = vec![(1, ShownBy::EveryStore, vec![])];
     assert_eq!(tried(&mut executor, &tasks).0, confirmed);

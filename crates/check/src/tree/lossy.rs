@@ -39,7 +39,7 @@ pub(super) struct Failing {
 }
 
 /// A bug whose cause is known.
-struct Known {
+struct KnownBug {
     lost: BTreeSet<LostKey>,
     /// The number of its finding.
     finding: usize,
@@ -326,7 +326,7 @@ impl TreeEngine<'_, '_> {
         places: &mut Places<'_>,
         lossy: &mut Lossy,
     ) -> Result<(), CheckError> {
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: Vec<KnownBug> = Vec::new();
         let roles = self.recording.roles();
         let (mut unstable, mut unexplained) = (0_u64, 0_u64);
         for failure in failing {
@@ -366,7 +366,7 @@ impl TreeEngine<'_, '_> {
                     lossy.findings.len() - 1
                 }
             };
-            known.push(Known {
+            known.push(KnownBug {
                 lost,
                 finding: number,
             });
