@@ -11,8 +11,8 @@ static char pages[2 * 4096];
 
 static void replay(char value) {
     int db = open_file("db", O_WRONLY);
-    check(pwrite(db, &value, 1, 0) == 1 && pwrite(db, &value, 1, 4096) == 1, "replay");
-    check(unlink(in_dir("log")) == 0, "unlink"); // expect: PF0906
+    check(pwrite(db, &value, 1, 0) == 1 && pwrite(db, &value, 1, 4096) == 1, "replay"); // expect: PF0906
+    check(unlink(in_dir("log")) == 0, "unlink");
     sync_dir();
 }
 
