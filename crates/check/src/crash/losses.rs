@@ -78,27 +78,41 @@ impl Engine<'_, '_> {
         remedy: Remedy,
         crashed: &mut Crashed,
     ) -> Result<(), CheckError> {
-        // Whether recovery reads data is seen without exploring what a crash can lose of it.
-        let is_loss = |finding: &Finding| {
-            is_transient(finding) || options.lazy.is_some() && is_error(finding)
-        };
-        if options.is_partial() || self.is_interrupted || !crashed.findings.iter().any(is_loss) {
+        let is_loss = |finding: &Finding| is_error(finding) || is_transient(finding);
+        if options.lazy.is_none()
+            || options.is_partial()
+            || self.is_interrupted
+            || !crashed.findings.iter().any(is_loss)
+        {
             return Ok(());
         }
         let is_explored = crashed.totals.exploration.as_ref().is_some_and(is_complete);
         let points = LazyPoints::of(self.trace, self.runner, options)?;
         let mut moments: Vec<EventIndex> = points.moments().collect();
         moments.sort_unstable();
-        let Some(reads) = self.unsure_reads(&spread(&moments, MOMENTS_MAX))? else {
+        let looked_at = spread(&moments, MOMENTS_MAX);
+        let Some(reads) = self.unsure_reads(&looked_at)? else {
             return Ok(());
         };
+        let mut again = None;
         for finding in crashed.findings.iter_mut().filter(|it| is_loss(it)) {
             let Some(losses) = self.losses_of(finding, linted)? else {
                 continue;
             };
             let is_read = |loss: &Loss| reads.iter().any(|read| loss.is_read_by(read));
             if is_transient(finding) {
-                if losses.iter().any(is_read) {
+                if !losses.iter().any(is_read) {
+                    continue;
+                }
+                // Where recovery has several threads, a store of one can be missed while another one is held. Then
+                // recovery seems to read what it has just written: a real read is seen twice.
+                let seen_again = match &mut again {
+                    Some(reads) => reads,
+                    None => again.insert(self.unsure_reads(&looked_at)?.unwrap_or_default()),
+                };
+                let is_read_again =
+                    |loss: &Loss| seen_again.iter().any(|read| loss.is_read_by(read));
+                if losses.iter().any(is_read_again) {
                     become_missing_flush(finding, is_explored && can_fail, remedy);
                 }
             } else if is_explored && can_fail && losses.iter().all(is_read) {

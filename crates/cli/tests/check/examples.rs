@@ -68,9 +68,7 @@ fn the_journal_in_rust() {
         ];
         folder.powerfail(&[&options[..], &commands].concat())
     };
-    assert_eq!(
-        check("wrong").ends_with(FINDINGS).codes(),
-        ["PF0902", "PF0903"]
-    );
+    // On Linux, the sync of a new file keeps its name as well: one sync is missing.
+    assert_eq!(check("wrong").ends_with(FINDINGS).codes(), ["PF0903"]);
     assert!(check("right").ends_with(CLEAN).codes().is_empty());
 }

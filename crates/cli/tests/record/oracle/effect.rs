@@ -28,11 +28,20 @@ pub(super) enum EffectKind {
     SystemCall,
 }
 
-/// The register that selects bytes by the top bit of each element.
+/// Which elements are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mask {
-    register: usize,
+    register: MaskRegister,
     element_bytes: usize,
+}
+
+/// A register that selects elements, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MaskRegister {
+    /// By the top bit of each element.
+    Vector(usize),
+    /// By one bit for each element (AVX-512).
+    Opmask(usize),
 }
 
 /// A range of memory that an instruction is about to write or flush.
@@ -113,7 +122,7 @@ impl Effect {
         });
         match self.kind {
             EffectKind::Masked(_, mask) => ranges
-                .flat_map(|range| selected(range, mask, &process.vector(mask.register)))
+                .flat_map(|range| selected(range, mask, process))
                 .collect(),
             _ => ranges.collect(),
         }
@@ -154,13 +163,20 @@ fn kind(instruction: &Instruction, writes_nothing: bool) -> Option<EffectKind> {
         StoreKind::Plain
     };
     let masked = |operand, element_bytes| {
-        let register = instruction.op_register(operand).number();
+        let register = MaskRegister::Vector(instruction.op_register(operand).number());
         let mask = Mask {
             register,
             element_bytes,
         };
         EffectKind::Masked(store, mask)
     };
+    if instruction.has_op_mask() {
+        let mask = Mask {
+            register: MaskRegister::Opmask(instruction.op_mask().number()),
+            element_bytes: instruction.memory_size().element_size(),
+        };
+        return Some(EffectKind::Masked(store, mask));
+    }
     Some(match name.as_str() {
         "Vmaskmovps" | "Vpmaskmovd" => masked(1, 4),
         "Vmaskmovpd" | "Vpmaskmovq" => masked(1, 8),
@@ -186,10 +202,20 @@ fn far_bit(instruction: &Instruction, registers: &user_regs_struct) -> i64 {
 }
 
 /// The runs of bytes that a mask selects.
-fn selected(range: Range, mask: Mask, value: &[u8; 32]) -> Vec<Range> {
+fn selected(range: Range, mask: Mask, process: &Process) -> Vec<Range> {
+    let is_selected: Box<dyn Fn(usize) -> bool> = match mask.register {
+        MaskRegister::Vector(number) => {
+            let value = process.vector(number);
+            Box::new(move |at| value[at + mask.element_bytes - 1] & 0x80 != 0)
+        }
+        MaskRegister::Opmask(number) => {
+            let bits = process.opmask(number);
+            Box::new(move |at| bits >> (at / mask.element_bytes) & 1 != 0)
+        }
+    };
     let mut runs: Vec<Range> = Vec::new();
     for at in (0..range.len).step_by(mask.element_bytes) {
-        if value[at + mask.element_bytes - 1] & 0x80 == 0 {
+        if !is_selected(at) {
             continue;
         }
         let address = range.address + at as u64;

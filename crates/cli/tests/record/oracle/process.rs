@@ -125,6 +125,23 @@ impl Process {
     pub(super) fn vector(&self, number: usize) -> [u8; 32] {
         const XMM_AT: usize = 160;
         let high_at = std::arch::x86_64::__cpuid_count(13, 2).ebx as usize;
+        let state = self.extended_state();
+        let mut value = [0; 32];
+        value[..16].copy_from_slice(&state[XMM_AT + 16 * number..][..16]);
+        value[16..].copy_from_slice(&state[high_at + 16 * number..][..16]);
+        value
+    }
+
+    /// One of the mask registers k0 to k7.
+    pub(super) fn opmask(&self, number: usize) -> u64 {
+        let at = std::arch::x86_64::__cpuid_count(13, 5).ebx as usize;
+        let state = self.extended_state();
+        let bytes = state[at + 8 * number..].first_chunk();
+        u64::from_le_bytes(*bytes.expect("the state has all mask registers"))
+    }
+
+    /// What `xsave` stores, in its standard format.
+    fn extended_state(&self) -> Vec<u8> {
         let mut state = vec![0_u8; STATE_LEN];
         let mut place = libc::iovec {
             iov_base: state.as_mut_ptr().cast(),
@@ -132,10 +149,7 @@ impl Process {
         };
         let place = &raw mut place as usize;
         self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, place);
-        let mut value = [0; 32];
-        value[..16].copy_from_slice(&state[XMM_AT + 16 * number..][..16]);
-        value[16..].copy_from_slice(&state[high_at + 16 * number..][..16]);
-        value
+        state
     }
 
     /// Memory of the process; shorter if not all of it is mapped.
