@@ -108,6 +108,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("ack", "ok (.*)", "put (.*)"),
     ("at", "1200", "1300"),
     ("atomicity", "8", "store"),
+    ("backend", "qemu", "preload"),
     ("baseline", "a.json", "b.json"),
     ("broker", "1337", "1338"),
     ("budget", "5m", "6m"),
