@@ -212,7 +212,7 @@ fn choose(
                 reason = format!(
                     "`{}` changes no file in a tree",
                     invocation.command.join(" ")
-                )
+                );
             }
             Err(error @ (WorkloadError::Interrupted | WorkloadError::Output(_))) => {
                 return Err(error.into());

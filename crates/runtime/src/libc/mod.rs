@@ -20,6 +20,9 @@
 //! | [`clone`] | threads and processes made with `clone` |
 //! | [`synchronise`] | functions by which threads wait for each other |
 //! | [`early`] | running before the constructors of other libraries |
+//!
+//! Functions of one mode are in its room: `fuzz/derandomise`, `fuzz/desock`, `fuzz/observed/functions.rs`,
+//! `record/heap/functions.rs`, `record/pmdk`.
 
 pub(crate) mod clone;
 mod descriptors;
