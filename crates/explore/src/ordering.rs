@@ -6,7 +6,7 @@
 //! that orders what it stores.
 //!
 //! What a trusted library does inside of such a call has no failure points of its own. Its stores count as changes
-//! outside of transactions only: what it writes in one, its rollback takes back.
+//! only outside of transactions: inside of one, rollback undoes them.
 //!
 //! Deviations: (1) a flush that makes nothing durable is not a change, because recovery would read the same and it
 //! would mean the same; (2) the end of the trace is a failure point, so that stores are seen that no ordering

@@ -2,10 +2,10 @@
 //!
 //! The power fails before operations that make something durable, and at the end: the crash states there are those of all
 //! moments ([`Frontier::is_failure_point`]). Points with the same call stack are alike, so a few of each are taken. At a
-//! point with few crash states all of them are tried. Elsewhere operations that are not sure yet are put together by
+//! point with few crash states all of them are tried. Elsewhere, operations that may still be lost are grouped by
 //! call stack and by the role of their file, and one or two of each group are lost, kept alone and torn; then come the
-//! prefixes of the operations on names, and a sample. What loses one operation comes first, of all points, and the sample
-//! last: a budget that ends early has seen every group once.
+//! prefixes of the operations on names, and a sample. States that lose a single operation come first, for every point, and
+//! samples last: a budget that ends early has seen every group once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

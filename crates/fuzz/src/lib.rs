@@ -13,11 +13,11 @@
 //! Everything is on disk before it is reported, so a kill at any moment loses nothing that was reported.
 //!
 //! This crate combines others: `fuzz-store` keeps files, `fuzz-engine` decides which test case comes next, the
-//! executor of `recorder` executes it, and `check` judges it. It prints nothing: it reports to an [`CampaignObserver`].
+//! executor of `recorder` executes it, and `check` judges it. It prints nothing: it reports to a [`CampaignObserver`].
 //!
 //! Where to look:
 //!
-//! - [`run()`]: threads and limits; `worker`: a thread that fuzzes; `checker`: a thread that checks.
+//! - [`run()`]: threads and limits; `worker`: a thread that fuzzes; `check_worker`: a thread that checks.
 //! - `shared_state`: what threads share; `job`: the work of checkers and its order.
 //! - `crash_images`: which images are made from a trace; `rebuild`: how they are made again.
 //! - `check_history`, `point_selection`, `check_journal`: what was checked already, and what is checked next.

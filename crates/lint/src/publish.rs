@@ -1,4 +1,4 @@
-//! Stores that make data reachable which is not durable yet.
+//! Stores that make data reachable before it is durable.
 //!
 //! A pointer is recognised by its value: an address in a mapped pool, or an offset in the pool that it
 //! is stored to. That is a guess, so a hit is a candidate.

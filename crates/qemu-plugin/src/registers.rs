@@ -91,7 +91,7 @@ pub(crate) enum Source {
     /// Those that are needed are exact.
     Exact,
     /// They are copied at the instruction with this index of the block, when it accesses memory or, if it does not, before
-    /// it is executed; and the plan goes on from there.
+    /// it is executed; and the plan continues from there.
     From { index: usize, is_access: bool },
 }
 

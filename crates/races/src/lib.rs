@@ -15,7 +15,7 @@
 //! 3. Stores to a commit variable between two ordering points are one commit write: a pointer of 16 bytes
 //!    is stored by two instructions.
 //! 4. What was durable before a commit variable was named counts as unmodified.
-//! 5. Where a byte is neither durable nor consistent the race is what is said, as in figure 11.
+//! 5. Where a byte is neither durable nor consistent, only the race is reported, as in figure 11.
 //!
 //! Where to start reading: `shadow.rs`. `cells.rs` holds what is known of stores, `commits.rs` of commit
 //! variables, `objects.rs` of allocations and transactions.

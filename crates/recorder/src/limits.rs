@@ -1,4 +1,4 @@
-//! Resource limits of this process that a recording cannot do with, or that would kill it.
+//! Resource limits under which a recording cannot work, or which would kill it.
 //!
 //! # Safety
 //!

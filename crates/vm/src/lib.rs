@@ -3,7 +3,7 @@
 //! QEMU runs Linux with a range of emulated persistent memory, without KVM. The machine boots once, up to the moment
 //! before that memory is touched, and is saved. Every recording and every recovery starts from there.
 //!
-//! - [`Kernel`], [`Tools`]: what is there on this computer.
+//! - [`Kernel`], [`Tools`]: the kernel and the programs that this computer has.
 //! - [`archive`]: the initial file system of the guest, in the format that the kernel reads.
 //! - [`Machine`]: the saved machine, a directory. [`Machine::boot`] makes it.
 //! - [`Guest`]: a running machine that obeys commands.

@@ -80,7 +80,7 @@ fn serve(machine: &Machine, files: &Path, listener: &UnixListener, is_over: &Ato
         if is_over.load(Ordering::Acquire) {
             return;
         }
-        // Who asks may be killed at any time: then nobody hears the answer.
+        // The process that asks may be killed at any time; then the answer is lost.
         let Some((image, limit)) = receive(&stream) else {
             continue;
         };

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// The constructor of an object persists its number, but not what comes after it: a name that nobody reads, and a link in
+// The constructor of an object persists its number, but not what comes after it: a name that is never read, and a link in
 // the next line, which recovery follows. That is one bug.
 #include "../../programs/objects.h"
 

@@ -143,7 +143,7 @@ pub(super) fn between(places: &[SourcePlace], succeeds: bool) -> Option<String> 
 }
 
 /// The function in which the power fails: that of a store to blame if it is on the call stack, or else the innermost one.
-/// Nobody looks for a bug in `persist`.
+/// `persist` is never the place to look for a bug.
 fn operation<'p>(failure: &'p SourcePlace, places: &'p [SourcePlace]) -> Option<&'p str> {
     let is_called = |function: &&String| {
         let mut frames = failure.stack.iter();

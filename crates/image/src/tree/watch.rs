@@ -1,6 +1,6 @@
 //! Which files a recovery may have changed, and which it has opened.
 //!
-//! A file that was not open for writing has the bytes that it had, and nobody has seen the bytes of one that was not opened. The kernel reports the end of every file
+//! A file that was not open for writing has the bytes that it had, and the bytes of one that was not opened were not seen. The kernel reports the end of every file
 //! description that was open for writing, also of one that was only mapped, when the last process that has it ends; and
 //! every recovery has ended before its tree is looked at.
 

@@ -101,7 +101,7 @@ impl Frontier {
         machines.all(|(_, machine)| machine.is_sure(index, operation))
     }
 
-    /// All crash states, each once, the newest first. There can be more than anybody can list: see
+    /// All crash states, each once, the newest first. There can be too many to list: see
     /// [`Self::state_count_up_to`].
     pub fn states(&self) -> impl Iterator<Item = CrashState> + '_ {
         self.machines

@@ -11,7 +11,7 @@
 //! - those of a target that is repeated: each repetition would have to do the work again;
 //! - those of a scheduled target, whose loads are patched at the beginning as well.
 //!
-//! Whoever plans a patch near a waiting site sees the code as it was, and settles that site first.
+//! Code that plans a patch near a waiting site sees the original instructions, and settles that site first.
 //!
 //! # Safety
 //!
