@@ -223,7 +223,9 @@ fn is_not_rolled_back(cause: &Finding, other: &Finding, scope: Scope) -> bool {
         return false;
     }
     let stores = lines(cause, Role::Store);
-    let named = [lines(other, Role::Store), lines(other, Role::Survivor)].concat();
+    // What makes lost data reachable does so only because it is not rolled back.
+    let named = [Role::Store, Role::Survivor, Role::Publish].map(|role| lines(other, role));
+    let named = named.concat();
     if named.iter().any(|line| stores.contains(line)) {
         return true;
     }

@@ -33,7 +33,7 @@ pub(crate) struct RecoveryCrash {
     pub(crate) failures: u32,
     pub(crate) events: u64,
     pub(crate) overlay: Vec<Patch>,
-    /// Stores of the interrupted recovery that were lost.
+    /// Stores of the interrupted recovery that were lost; where nothing at all was lost, the first that did not happen.
     pub(crate) lost: Vec<RecoveryStore>,
 }
 

@@ -10,11 +10,12 @@ use powerfail_explore::lazy::nested::{
     CrashPoint, InterruptedRecovery, NestedPoint, Overlay, RecoveryEvent, failure_points,
 };
 use powerfail_explore::lazy::{Observed, Seen, TableLimits};
+use powerfail_finding::Code;
 use powerfail_image::Patch;
-use powerfail_model::{CrashState, LineId, Place, PoolOffset, ThreadIndex};
+use powerfail_model::{CrashState, LineId, LineIndex, Place, PoolOffset, ThreadIndex};
 use powerfail_oracle::{LazyExecution, Logged, Stage, Verdict};
 
-use super::confirm::{decisive_choices, loads};
+use super::confirm::{decisive_choices, loads, stores};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure, Load, RecoveryCrash, RecoveryStore};
 use super::leaves::{Leaf, LeavesTask, LoggedExecution, walk_leaves};
@@ -77,7 +78,12 @@ impl NestedExploration<'_, '_> {
                     return Ok(());
                 }
                 if self.explored.insert(point.crash.digest()) {
-                    self.explore_crash(executor, execution, &point, failures)?;
+                    let interrupted = Interrupted {
+                        crash,
+                        execution,
+                        point: &point,
+                    };
+                    self.explore_crash(executor, &interrupted, failures)?;
                 }
             }
         }
@@ -109,11 +115,10 @@ impl NestedExploration<'_, '_> {
     fn explore_crash(
         &mut self,
         executor: &mut dyn LazyExecutor,
-        interrupted: &LoggedExecution,
-        point: &NestedPoint,
+        interrupted: &Interrupted<'_>,
         failures: u32,
     ) -> Result<(), CheckError> {
-        let crash = &point.crash;
+        let crash = &interrupted.point.crash;
         let mut lines = self.pools.line_table(&crash.table);
         if let Some(reads) = &self.result.reads {
             let watched = reads.watched.iter();
@@ -173,7 +178,7 @@ impl NestedExploration<'_, '_> {
         if let Extent::Refused { .. } = walk.extent {
             return Ok(());
         }
-        self.confirm(executor, interrupted, point, leaves.all, failures)?;
+        self.confirm(executor, interrupted, leaves.all, failures)?;
         if is_deeper {
             self.explore(executor, crash, leaves.successes, failures + 1)?;
         }
@@ -184,11 +189,11 @@ impl NestedExploration<'_, '_> {
     fn confirm(
         &mut self,
         executor: &mut dyn LazyExecutor,
-        interrupted: &LoggedExecution,
-        point: &NestedPoint,
+        interrupted: &Interrupted<'_>,
         leaves: Vec<Leaf>,
         failures: u32,
     ) -> Result<(), CheckError> {
+        let point = interrupted.point;
         let decisive = decisive_choices(&leaves);
         let mut groups: BTreeMap<FailureKey, Vec<(Symptom, LazyExecution, Option<usize>)>> =
             BTreeMap::new();
@@ -230,31 +235,48 @@ impl NestedExploration<'_, '_> {
                 self.result.unconfirmed += count;
                 continue;
             };
-            let concrete = point.crash.concrete(&seen);
-            let overlay = patches(&concrete, point.crash.table.line_bytes);
-            let nothing_lost = CrashState::default();
+            let left = interrupted.left(&seen);
+            if let Some(confirmed) = self.fails_alone(executor, &left, symptom.code)? {
+                // It takes no second failure.
+                self.result.failures.push(LazyFailure {
+                    at: self.result.at,
+                    stores: stores(&interrupted.crash.table, &left.state),
+                    state: left.state,
+                    recovery_crash: None,
+                    symptom: confirmed,
+                    loads: Vec::new(),
+                    key: FailureKey { failures: 1, ..key },
+                    count,
+                });
+                continue;
+            }
             let mut loads = loads(executor, &point.crash.table, &execution, decisive);
-            if let Some(modules) = &interrupted.modules {
+            if let Some(modules) = &interrupted.execution.modules {
                 executor.use_modules(modules);
             }
-            let log = &interrupted.log;
+            let log = &interrupted.execution.log;
             name_sources(executor, log, point, &mut loads);
-            let verdict = executor.run(&nothing_lost, &overlay)?;
+            let verdict = executor.run(&left.state, &left.overlay)?;
             let confirmed = self.settings.contents.judge(self.result.at, &verdict);
             let Some(confirmed) = confirmed.filter(|it| it.code == symptom.code) else {
                 self.result.unconfirmed += count;
                 continue;
             };
+            let mut lost = lost(executor, log, point, &seen);
+            if lost.is_empty() && left.state.versions.is_empty() {
+                // Nothing is lost: what recovery has not stored yet is missing.
+                lost = next_store(executor, log, point).into_iter().collect();
+            }
             self.result.failures.push(LazyFailure {
                 at: self.result.at,
-                state: nothing_lost,
+                stores: stores(&interrupted.crash.table, &left.state),
+                state: left.state,
                 recovery_crash: Some(RecoveryCrash {
                     failures,
                     events: point.position as u64,
-                    overlay,
-                    lost: lost(executor, log, point, &seen),
+                    overlay: left.overlay,
+                    lost,
                 }),
-                stores: Vec::new(),
                 symptom: confirmed,
                 loads,
                 key,
@@ -262,6 +284,72 @@ impl NestedExploration<'_, '_> {
             });
         }
         Ok(())
+    }
+
+    /// What recovery does if the first failure loses the same lines and no second one follows, if that fails in the same
+    /// way. The interrupted recovery succeeds on another crash state, from which this one differs in what is read only later.
+    fn fails_alone(
+        &self,
+        executor: &mut dyn LazyExecutor,
+        left: &Left,
+        code: Code,
+    ) -> Result<Option<Symptom>, CheckError> {
+        let verdict = executor.run(&left.state, &[])?;
+        let symptom = self.settings.contents.judge(self.result.at, &verdict);
+        Ok(symptom.filter(|it| it.code == code))
+    }
+}
+
+/// A recovery in which the power fails again.
+struct Interrupted<'a> {
+    /// The crash before it.
+    crash: &'a CrashPoint,
+    execution: &'a LoggedExecution,
+    point: &'a NestedPoint,
+}
+
+/// What both failures leave.
+struct Left {
+    /// The lines of which the first failure has lost something.
+    state: CrashState,
+    /// What recovery had written over that.
+    overlay: Vec<Patch>,
+}
+
+impl Interrupted<'_> {
+    /// A crash state that shows the next recovery what it saw. After more than two failures, the lines that the first one
+    /// has lost are not told apart from those that recoveries have written.
+    fn left(&self, seen: &Seen<'_>) -> Left {
+        let table = &self.crash.table;
+        let concrete = self.point.crash.concrete(seen);
+        let mut left = Left {
+            state: CrashState::default(),
+            overlay: patches(&concrete, self.point.crash.table.line_bytes),
+        };
+        let choices = self.execution.choices.iter().map(Observed::from);
+        let Ok(before) = Seen::of(table, choices.take(self.point.choices)) else {
+            return left;
+        };
+        if !self.crash.origins.is_empty() {
+            return left;
+        }
+        let (known, _) = self.point.crash.explain(seen);
+        let content = |place: usize| {
+            let known = known.iter().find(|(line, _)| *line == place);
+            known.map_or_else(|| before.newest(place), |(_, content)| *content)
+        };
+        let line_bytes = table.line_bytes as u64;
+        left.overlay.retain(|patch| {
+            let line = LineId {
+                pool: patch.pool,
+                line: LineIndex(patch.offset / line_bytes),
+            };
+            let place = table.index_of(line);
+            let found = place.map(|place| &table.lines[place].contents[content(place)].bytes);
+            found != Some(&patch.bytes)
+        });
+        left.state = before.state_with(&known);
+        left
     }
 }
 
@@ -302,7 +390,7 @@ fn store_of(executor: &mut dyn LazyExecutor, log: &[Logged], event: u64) -> Opti
     })
 }
 
-/// The stores of recovery that a crash state lacks; if it has all of them, the first one that did not happen.
+/// The stores of recovery that a crash state lacks.
 fn lost(
     executor: &mut dyn LazyExecutor,
     log: &[Logged],
@@ -319,17 +407,21 @@ fn lost(
     }
     events.sort_unstable();
     events.dedup();
-    if events.is_empty() {
-        let later = log.iter().enumerate().skip(point.position);
-        let next = later
-            .map(|(number, _)| number)
-            .find(|number| !log[*number].bytes.is_empty());
-        events.extend(next);
-    }
     let named = events.into_iter().take(STORES_NAMED);
     named
         .filter_map(|event| store_of(executor, log, event as u64))
         .collect()
+}
+
+/// The first store of recovery that did not happen.
+fn next_store(
+    executor: &mut dyn LazyExecutor,
+    log: &[Logged],
+    point: &NestedPoint,
+) -> Option<RecoveryStore> {
+    let mut later = log.iter().enumerate().skip(point.position);
+    let (next, _) = later.find(|(_, logged)| !logged.bytes.is_empty())?;
+    store_of(executor, log, next as u64)
 }
 
 fn patches(overlay: &Overlay, line_bytes: usize) -> Vec<Patch> {

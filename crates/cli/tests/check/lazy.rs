@@ -140,6 +140,33 @@ fn a_bug_of_recovery_takes_a_second_failure() {
         .ends_with(CLEAN);
 }
 
+/// Recovery does not store to the line that the first failure has lost before the second one.
+#[test]
+fn what_the_first_failure_has_lost_is_named_beside_the_second_one() {
+    let folder = folder(4);
+    crash(&folder, &[]).ends_with(CLEAN);
+    let run = crash(&folder, &["--depth", "2"]).ends_with(FINDINGS);
+    let report = run.report();
+    let [finding] = &report.findings[..] else {
+        panic!("{}", run.stdout);
+    };
+    let lost = line("pool->log = 7;");
+    assert_eq!(line_of(finding, Role::Store), Some(lost), "{}", run.stdout);
+    let failure = &finding.evidence.as_ref().expect("a crash shows it").failure;
+    let [line] = &failure.lost_lines[..] else {
+        panic!("{failure:?}");
+    };
+    let again = failure.again.as_ref().expect("a second failure");
+    let mut written = again.written.iter();
+    assert!(
+        written.all(|it| it.pool_offset != line.pool_offset),
+        "{failure:?}"
+    );
+    folder
+        .powerfail(&["replay", &finding.id, "--out", "out"])
+        .ends_with(FINDINGS);
+}
+
 #[test]
 fn what_no_moment_explains_is_a_warning() {
     let folder = folder(3);

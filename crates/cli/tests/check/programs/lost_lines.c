@@ -3,6 +3,7 @@
 //  1  flag and data are flushed under one fence: the flag can survive without the data
 //  2  recovery makes the same mistake in its repair: it takes a second power failure
 //  3  recovery reads both and accepts either: not robust, but no failure
+//  4  the hint can survive without the data, and only a recovery that was interrupted before rejects that
 #include "../../../../../tests/programs/pm.h"
 
 #ifndef BUG
@@ -16,6 +17,7 @@ struct pool {
 	uint64_t data PM_LINE;
 	uint64_t state PM_LINE;
 	uint64_t hint PM_LINE;
+	uint64_t recoveries PM_LINE;
 };
 
 static int recover(struct pool *pool)
@@ -36,6 +38,16 @@ static int recover(struct pool *pool)
 	if (pool->hint == 9 && pool->log != 7)
 		puts("a hint without a log");
 #endif
+#if BUG == 4
+	if (pool->recoveries != 0 && pool->hint == 9 && pool->log != 7)
+		return 1;
+	pool->recoveries = 1;
+	pm_persist(&pool->recoveries);
+	pool->log = 3 + 4;
+	pm_persist(&pool->log);
+	pool->recoveries = 0;
+	pm_persist(&pool->recoveries);
+#endif
 	return 0;
 }
 
@@ -45,7 +57,7 @@ int main(int argc, char **argv)
 	if (pm_mode(argc, argv, "recover"))
 		return recover(pool);
 	pool->log = 7;
-#if BUG == 3
+#if BUG == 3 || BUG == 4
 	pool->hint = 9;
 	pm_flush(&pool->hint);
 #endif
