@@ -2,7 +2,7 @@
 //!
 //! This file is the order of the phases. Each phase has a file: `undisturbed.rs`, `prefix.rs`, `candidate.rs`,
 //! `lazy_findings.rs`, `losses.rs`, and outside of this folder `eager`, `lazy` and `races`. `finding.rs` makes findings of
-//! failures, `words.rs` has their sentences, `engine.rs` what all phases share.
+//! failures, `shown_loads.rs` what recovery reads in them, `words.rs` has their sentences, `engine.rs` what all phases share.
 
 mod beside;
 mod candidate;
@@ -12,6 +12,7 @@ mod lazy_findings;
 mod losses;
 mod oracle_test;
 mod prefix;
+mod shown_loads;
 mod undisturbed;
 mod words;
 

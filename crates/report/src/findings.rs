@@ -97,7 +97,7 @@ pub fn plan_sentence(
     let most = budget.map_or_else(String::new, |budget| {
         format!(
             "; everything together takes {} s at most (--budget)",
-            budget.as_secs_f64()
+            (budget.as_secs_f64() * 10.0).round() / 10.0
         )
     });
     format!(

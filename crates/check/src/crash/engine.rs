@@ -9,6 +9,7 @@ use powerfail_model::{Event, EventIndex, Place};
 use powerfail_trace::{Body, StackId, Trace};
 
 use super::prefix::Stretch;
+use super::shown_loads::UnreadState;
 use crate::content::ExpectedContents;
 use crate::diagnose::TrialJudge;
 use crate::error::CheckError;
@@ -33,6 +34,8 @@ pub(crate) struct Engine<'b, 't> {
     announced: HashSet<BugKey>,
     /// Acknowledged operations that are lost, each with the lines of code that lack the same flush.
     pub(super) acknowledged: Vec<(Finding, Vec<CodeLine>)>,
+    /// Crash states of findings of which it is not known what recovery reads there.
+    pub(super) unread: Vec<UnreadState>,
     /// Where recovery fails in one way.
     pub(super) stretches: Vec<Stretch>,
     /// Moments at which recovery is known to succeed with every earlier store.
@@ -131,6 +134,7 @@ impl<'b, 't> Engine<'b, 't> {
             until: None,
             announced: HashSet::new(),
             acknowledged: Vec::new(),
+            unread: Vec::new(),
             stretches: Vec::new(),
             good: BTreeSet::new(),
             first_failing: None,

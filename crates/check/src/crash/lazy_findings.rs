@@ -11,6 +11,7 @@ use super::Crashed;
 use super::engine::Engine;
 use super::finding::{Failed, evidence};
 use super::prefix::once_for_each_stack;
+use super::shown_loads::UnreadState;
 use super::words::message;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
@@ -82,6 +83,9 @@ impl Engine<'_, '_> {
         let (again, once): (Vec<LazyFailure>, Vec<LazyFailure>) =
             all.partition(|failure| failure.recovery_crash.is_some());
         self.explain_once(once, &mut whole, crashed, places)?;
+        let unread = std::mem::take(&mut self.unread);
+        let outcome = self.add_choices(unread, &mut crashed.findings, places);
+        self.unless_interrupted(outcome)?;
         for failure in again {
             let finding = self.again_finding(&failure, places)?;
             add(&mut crashed.findings, finding);
@@ -225,7 +229,7 @@ impl Engine<'_, '_> {
         let doubtful = self.doubtful(failure, &diagnosis.state, places)?;
         let pair = pair(diagnosis, places)?;
         let finding = self.diagnosed(diagnosis, failure.count, places)?;
-        let loads = (&failure.loads[..], &diagnosis.state);
+        let loads = Loads::of(failure, (diagnosis.at, &diagnosis.state));
         self.add_once(crashed, finding, &doubtful, pair.as_ref(), loads, places)
     }
 
@@ -239,7 +243,7 @@ impl Engine<'_, '_> {
         let failed = failed_of(failure);
         let finding = self.undiagnosed(&failed, places)?;
         let doubtful = self.doubtful(failure, &failed.state, places)?;
-        let loads = (&failure.loads[..], &failed.state);
+        let loads = Loads::of(failure, (failure.at, &failed.state));
         self.add_once(crashed, finding, &doubtful, None, loads, places)
     }
 
@@ -250,14 +254,19 @@ impl Engine<'_, '_> {
         mut finding: Finding,
         doubtful: &[CodeLine],
         pair: Option<&[CodeLine; 2]>,
-        (loads, state): (&[Load], &CrashState),
+        loads: Loads<'_>,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
         let known = same_as(&crashed.findings, &finding, doubtful, pair);
         let is_shown = known.is_none_or(|known| crashed.findings[known].evidence.is_none());
         if let Some(evidence) = finding.evidence.as_mut().filter(|_| is_shown) {
             let line_bytes = self.runner.line_bytes();
-            evidence.choices = choices(self.trace, loads, state, line_bytes, places)?;
+            match loads {
+                Loads::Known(loads, state) => {
+                    evidence.choices = choices(self.trace, loads, state, line_bytes, places)?;
+                }
+                Loads::Unread(unread) => self.unread.push(unread),
+            }
         }
         match known {
             Some(known) => merge(&mut crashed.findings[known], finding),
@@ -355,9 +364,33 @@ impl Engine<'_, '_> {
             events: again.events,
             written: again.overlay.iter().map(written).collect(),
         });
-        let explanation =
-            "some stores of recovery survived the second failure, and others did not".to_owned();
+        let lost = failure.recovery_crash.as_ref().map(|again| &again.lost);
+        let explanation = if lost.is_some_and(Vec::is_empty) {
+            "what recovery had stored survived the second failure, and what the first one lost is still missing"
+        } else {
+            "some stores of recovery survived the second failure, and others did not"
+        };
+        let explanation = explanation.to_owned();
         self.finish(&failed, found, message, Some(explanation), evidence, places)
+    }
+}
+
+/// What recovery reads in the crash state that a finding shows.
+enum Loads<'l> {
+    /// These loads; the state is that of the execution that failed.
+    Known(&'l [Load], &'l CrashState),
+    /// It is not known yet.
+    Unread(UnreadState),
+}
+
+impl<'l> Loads<'l> {
+    fn of(failure: &'l LazyFailure, (at, state): (EventIndex, &'l CrashState)) -> Self {
+        let is_its_own = at == failure.at && *state == failure.state;
+        if is_its_own && !failure.loads.is_empty() {
+            return Self::Known(&failure.loads, state);
+        }
+        let state = state.clone();
+        Self::Unread(UnreadState { at, state })
     }
 }
 

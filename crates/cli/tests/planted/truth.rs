@@ -1,8 +1,9 @@
 //! What holds for every report, whatever the program: what is advised is verified, what is called lost is lost, the place of
-//! the failure is that of the evidence, and no two findings ask for opposite changes of one line.
+//! the failure is that of the evidence, recovery reads what that crash leaves, and no two findings ask for opposite changes of one line.
 
 use powerfail_finding::{
-    Action, Change, Code, DurableBy, Finding, LostLine, Operation, Role, SourcePlace,
+    Action, Change, Choice, Code, DurableBy, Finding, LostLine, Operation, Role, Source,
+    SourcePlace,
 };
 
 /// All sentences of findings that are not true, as far as the findings themselves tell.
@@ -14,6 +15,7 @@ pub(crate) fn untruths(findings: &[Finding]) -> Vec<String> {
                 advises_unverified(finding),
                 names_survivor(finding),
                 misplaces_failure(finding),
+                misreads(finding),
             ]
         })
         .flatten();
@@ -60,6 +62,39 @@ fn misplaces_failure(finding: &Finding) -> Option<String> {
     let is_elsewhere = failures.any(|place| place.event.is_some_and(|event| !is_it(event)));
     let code = finding.code;
     is_elsewhere.then(|| format!("{code} shows another failure than its evidence: {finding:?}"))
+}
+
+/// Recovery reads what the crash that is shown leaves: the newest value of a line that is not lost, and of the line of the
+/// store that is lost the newest one that is older than this store.
+fn misreads(finding: &Finding) -> Option<String> {
+    let evidence = finding.evidence.as_ref()?;
+    let failure = &evidence.failure;
+    let is_of_one_state = failure.again.is_none() && failure.filled.is_empty() && !evidence.torn;
+    if !is_of_one_state || finding.code.class().is_of_reads() {
+        return None;
+    }
+    let lost = finding.places.first().filter(|it| it.role == Role::Store);
+    let is_wrong = |choice: &&Choice| {
+        let taken = choice.sources.iter().position(|source| source.taken);
+        let Some(taken) = taken else { return true };
+        let mut lines = failure.lost_lines.iter();
+        let Some(line) = lines.find(|line| is_in(&choice.load, line, finding.durable_by)) else {
+            return taken != 0;
+        };
+        let event = |source: &Source| source.store.as_ref().and_then(|store| store.event);
+        let limit = lost.filter(|store| is_in(store, line, finding.durable_by));
+        let Some(limit) = limit.and_then(|store| store.event) else {
+            return false;
+        };
+        let survive = choice.sources.iter().map(event);
+        let newest = survive.filter(|event| event.is_none_or(|event| event < limit));
+        newest.max() != Some(event(&choice.sources[taken]))
+    };
+    let code = finding.code;
+    let wrong = evidence.choices.iter().find(is_wrong)?;
+    Some(format!(
+        "{code} shows a read that its crash does not permit: {wrong:?}: {finding:?}"
+    ))
 }
 
 fn is_in(store: &SourcePlace, line: &LostLine, by: DurableBy) -> bool {
@@ -142,9 +177,8 @@ mod tests {
         assert_eq!(untruths(&[words]).len(), 1);
     }
 
-    #[test]
-    fn a_store_in_no_lost_line_is_seen() {
-        let shown = |offset| Finding {
+    fn shown(offset: u64, choices: Vec<Choice>) -> Finding {
+        Finding {
             evidence: Some(Evidence {
                 failure: FailurePoint {
                     event: 9,
@@ -164,7 +198,7 @@ mod tests {
                 trace: None,
                 difference: None,
                 torn: false,
-                choices: Vec::new(),
+                choices,
             }),
             ..Finding::new(
                 Code::StoreNotFlushed,
@@ -172,11 +206,46 @@ mod tests {
                 vec![SourcePlace {
                     pool_offset: Some(offset),
                     len_bytes: Some(8),
+                    event: Some(4),
                     ..SourcePlace::new(Role::Store)
                 }],
             )
+        }
+    }
+
+    #[test]
+    fn a_store_in_no_lost_line_is_seen() {
+        assert_eq!(untruths(&[shown(120, Vec::new())]), Vec::<String>::new());
+        assert_eq!(untruths(&[shown(128, Vec::new())]).len(), 1);
+    }
+
+    #[test]
+    fn a_read_of_what_the_crash_does_not_leave_is_seen() {
+        let source = |(number, event): (usize, Option<u64>), taken: usize| Source {
+            store: event.map(|event| SourcePlace {
+                event: Some(event),
+                ..SourcePlace::new(Role::Store)
+            }),
+            bytes: String::new(),
+            taken: number == taken,
         };
-        assert_eq!(untruths(&[shown(120)]), Vec::<String>::new());
-        assert_eq!(untruths(&[shown(128)]).len(), 1);
+        let read = |offset: u64, taken: usize| Choice {
+            load: SourcePlace {
+                pool_offset: Some(offset),
+                len_bytes: Some(8),
+                ..SourcePlace::new(Role::Load)
+            },
+            sources: [Some(5), Some(3), None]
+                .into_iter()
+                .enumerate()
+                .map(|it| source(it, taken))
+                .collect(),
+            decisive: true,
+        };
+        // The store of event 4 and what is newer is lost in this line.
+        let wrong = [0, 1, 2].map(|taken| untruths(&[shown(64, vec![read(72, taken)])]).len());
+        assert_eq!(wrong, [1, 0, 1]);
+        let wrong = [0, 1, 2].map(|taken| untruths(&[shown(64, vec![read(0, taken)])]).len());
+        assert_eq!(wrong, [0, 1, 1]);
     }
 }
