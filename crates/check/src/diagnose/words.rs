@@ -2,6 +2,7 @@
 
 use powerfail_finding::{Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace};
 use powerfail_model::EventIndex;
+use powerfail_trace::Trace;
 
 use super::{Cause, Diagnosis, LostStore};
 use crate::error::CheckError;
@@ -41,6 +42,7 @@ impl Diagnosis {
             store: line_of(found.first()),
             survivor: line_of(survivor.as_ref()),
             flush: line_of(flush.as_ref()),
+            is_of_another_thread: self.is_of_another_thread(places.trace())?,
         };
         let message = self.message(found.first(), places.remedy());
         found.extend(survivor);
@@ -67,6 +69,19 @@ impl Diagnosis {
             (Code::AcknowledgedLost, None) => EventIndex(self.at.0.saturating_sub(1)),
             _ => self.at,
         }
+    }
+
+    /// Whether the store that survives is of another thread than the one that is lost.
+    fn is_of_another_thread(&self, trace: &Trace) -> Result<bool, CheckError> {
+        let (Some(survivor), Some(lost)) = (self.survivor, self.lost.first()) else {
+            return Ok(false);
+        };
+        let thread = |event: EventIndex| {
+            let mut records = trace.records_from(event);
+            let thread = records.next_record()?.map(|record| record.thread);
+            Ok::<_, CheckError>(thread)
+        };
+        Ok(thread(survivor)? != thread(lost.event)?)
     }
 
     /// The lost stores, and what survives without them.
@@ -148,12 +163,20 @@ impl Diagnosis {
     fn advice(&self, named: &Named, remedy: Remedy) -> Option<(Missing, String)> {
         let lost = self.lost.first()?;
         let before = match (&named.survivor, self.symptom.code) {
+            (Some(line), _) if named.is_of_another_thread => {
+                format!(" before another thread makes the store at {line}")
+            }
             (Some(line), _) => format!(" before the store at {line}"),
             (None, Code::AcknowledgedLost) => " before the operation is acknowledged".to_owned(),
             (None, _) => String::new(),
         };
         match self.cause {
             Cause::MissingFlush | Cause::WrongOrder => {
+                let words = format!("{}{before}", remedy.of(&named.stored()));
+                Some((Missing::Flush(lost.event), words))
+            }
+            // Its own thread fences it. The other one does not wait for that.
+            Cause::MissingFence if named.is_of_another_thread && lost.is_fenced() => {
                 let words = format!("{}{before}", remedy.of(&named.stored()));
                 Some((Missing::Flush(lost.event), words))
             }
@@ -204,6 +227,8 @@ struct Named {
     store: Option<String>,
     survivor: Option<String>,
     flush: Option<String>,
+    /// Whether the survivor is of another thread than the lost store.
+    is_of_another_thread: bool,
 }
 
 impl Named {

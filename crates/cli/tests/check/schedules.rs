@@ -81,6 +81,17 @@ fn a_thread_that_depends_on_another_one_is_scheduled_again_and_again() {
         let run = folder.check(&["--schedules", "12", "--seed", "4"]);
         let report = run.ends_with(FINDINGS).report();
         assert_eq!(report.totals.schedules, 12);
+        // Its own thread flushes it and fences; the advice is about the other one.
+        let advice = report
+            .findings
+            .iter()
+            .filter_map(|it| it.suggestion.as_deref());
+        let is_of_threads =
+            |words: &str| words.contains(" before another thread makes the store at ");
+        assert!(
+            advice.clone().count() > 0 && advice.clone().all(is_of_threads),
+            "{report:?}"
+        );
         if !report.notes.iter().any(timed_out) {
             let ids: Vec<String> = report.findings.iter().map(|it| it.id.clone()).collect();
             runs.push((report.totals.distinct_schedules, ids));
