@@ -5,7 +5,7 @@ use powerfail_finding::{
 };
 use powerfail_lint::{Caution, Hit, LintOptions, lint as find};
 use powerfail_model::Domain;
-use powerfail_trace::Trace;
+use powerfail_trace::{Module, Trace};
 
 use crate::error::CheckError;
 use crate::file_lint;
@@ -34,7 +34,7 @@ pub fn lint(
     progress: &mut dyn FnMut(u64),
 ) -> Result<LintFindings, CheckError> {
     let mut places = Places::new(trace, &options.trust).of_domain(options.domain);
-    let found = find(trace, options, &mut places, progress)?;
+    let found = found(trace, options, &mut places, progress)?;
     let shown = found
         .hits
         .iter()
@@ -82,7 +82,27 @@ pub(crate) fn found(
     places: &mut Places<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<powerfail_lint::Linted, CheckError> {
-    Ok(find(trace, options, places, progress)?)
+    let mut found = find(trace, options, places, progress)?;
+    found
+        .hits
+        .retain(|hit| !overwrites_module_addresses(trace, hit));
+    Ok(found)
+}
+
+/// Whether a store of an address in a module is overwritten by another such address, as constructors do with the pointer to
+/// the virtual functions. It means nothing in another run, so it is not to be made durable.
+fn overwrites_module_addresses(trace: &Trace, hit: &Hit) -> bool {
+    let is_address = |role: Role| {
+        let site = hit.sites.iter().find(|site| site.role == role);
+        let bytes = site.and_then(|site| <[u8; 8]>::try_from(&site.bytes[..]).ok());
+        let value = bytes.map(u64::from_le_bytes);
+        let is_in = |module: &Module, value: u64| {
+            let end = module.load_address.saturating_add(module.len_bytes);
+            (module.load_address..end).contains(&value)
+        };
+        value.is_some_and(|value| trace.modules().iter().any(|module| is_in(module, value)))
+    };
+    hit.code == Code::DirtyOverwrite && is_address(Role::Store) && is_address(Role::Overwrite)
 }
 
 pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Result<Finding, CheckError> {

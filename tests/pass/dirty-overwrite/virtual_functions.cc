@@ -1,0 +1,27 @@
+// Constructors of a class and of its base set the pointer to the virtual functions, one after the other. It means nothing
+// in the next run, so nothing is wrong. One member is set once.
+#include <new>
+
+#include "../../programs/pm.h"
+
+struct Shape {
+	virtual std::uint64_t corners() const { return 0; }
+	std::uint64_t size;
+};
+
+struct Square : Shape {
+	explicit Square(std::uint64_t width)
+	{
+		size = width;
+		pm_persist(this);
+	}
+	std::uint64_t corners() const override { return 4; }
+};
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	void *pool = pm_open(argv[1], 4096);
+	new (pool) Square(7);
+	return 0;
+}
