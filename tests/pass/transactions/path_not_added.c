@@ -58,7 +58,7 @@ static uint64_t check(PMEMoid id)
 
 int main(int argc, char **argv)
 {
-	static const uint64_t KEYS[] = { 50, 80 };
+	static const uint64_t KEYS[] = { 50, 20, 70, 80 };
 	if (pm_mode(argc, argv, "recover")) {
 		pool = pmemobj_open(argv[1], "tree");
 		if (!pool)
