@@ -258,7 +258,7 @@ impl TreePlan {
                 }
             }
         }
-        let prefixes = frontier.prefixes();
+        let prefixes = frontier.prefixes(options.prefixes);
         if let Some(floor) = prefixes.last() {
             add(floor.clone(), Aim::Floor);
         }
@@ -315,7 +315,8 @@ const fn kind_of(operation: &Operation) -> u8 {
 #[cfg(test)]
 mod tests {
     use powerfail_model::files::{
-        ByteRange, Entry, FileSystem, InitialTree, NodeId, NodeKind, Operation, OperationIndex,
+        ByteRange, Entry, FileSystem, Frontier, InitialTree, NodeId, NodeKind, Operation,
+        OperationIndex,
     };
     use powerfail_trace::StackId;
 
@@ -409,6 +410,26 @@ mod tests {
                 "{file_system}"
             );
         }
+    }
+
+    /// What a plan costs does not grow with the square of the names that are not durable.
+    #[test]
+    fn of_many_prefixes_a_few_are_made() {
+        let operations: Vec<Operation> = (1..=200)
+            .map(|number| Operation::Create {
+                node: NodeId(number),
+                kind: NodeKind::File,
+                entry: Some(Entry::new(ROOT, format!("file{number}").as_str())),
+            })
+            .collect();
+        let mut frontier = Frontier::new(FileSystem::Ext4, &InitialTree::with_root(ROOT));
+        for it in numbered(&operations) {
+            frontier.apply(it.index, it.operation);
+        }
+        let (few, all) = (frontier.prefixes(10), frontier.prefixes(usize::MAX));
+        assert_eq!(all.len(), 201);
+        assert!((10..=12).contains(&few.len()), "{}", few.len());
+        assert_eq!(few.last(), all.last());
     }
 
     #[test]

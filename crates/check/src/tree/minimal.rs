@@ -81,7 +81,7 @@ impl TreeEngine<'_, '_> {
                 && it.lost.iter().all(|lost| all.contains(lost))
         };
         // The newest state of each cut, the least loss first.
-        let mut cuts: Vec<CrashState> = frontier.prefixes();
+        let mut cuts: Vec<CrashState> = frontier.prefixes(usize::MAX);
         cuts.retain(|it| is_smaller(it) && counts.insert(it.lost.len()));
         cuts.sort_by_key(|it| it.lost.len());
         let mut best = None;

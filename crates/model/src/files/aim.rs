@@ -11,10 +11,14 @@ use super::state::CrashState;
 
 impl Machine {
     /// The states with a prefix of the calls that change names or are logged, and all of the data or as
-    /// little as possible, the newest first.
-    pub(super) fn prefixes(&self) -> impl Iterator<Item = CrashState> + '_ {
+    /// little as possible, the newest first: of about `most` prefixes, the shortest among them.
+    pub(super) fn prefixes(&self, most: usize) -> impl Iterator<Item = CrashState> + '_ {
         let cuts = std::iter::once(Cut::END).chain(self.log().keys().rev().map(|&i| Cut(i)));
-        cuts.flat_map(|cut| {
+        let last = self.log().len();
+        let step = (last + 1).div_ceil(most.max(1));
+        let cuts =
+            { cuts.enumerate() }.filter(move |(place, _)| place % step == 0 || *place == last);
+        cuts.flat_map(|(_, cut)| {
             let frame = self.frame(cut);
             let newest = self.compose(&frame, &mut Extreme { newest: true });
             let oldest = self.compose(&frame, &mut Extreme { newest: false });

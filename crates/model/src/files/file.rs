@@ -497,7 +497,13 @@ impl File {
             let made_by = (!version.logged).then_some(version.operation);
             if position > low && !version.logged {
                 let first_page = before.max(version.from) / PAGE_BYTES + 1;
-                for page in first_page..version.len.div_ceil(PAGE_BYTES) {
+                let gap = before.div_ceil(PAGE_BYTES);
+                let ends_before_gap =
+                    rules.ends_before_gap && !before.is_multiple_of(PAGE_BYTES) && gap < first_page;
+                let before_gap = ends_before_gap.then_some(gap);
+                for page in
+                    { before_gap.into_iter() }.chain(first_page..version.len.div_ceil(PAGE_BYTES))
+                {
                     options.push(LengthOption {
                         len: page * PAGE_BYTES,
                         first_lost: version.operation,

@@ -155,9 +155,10 @@ impl Frontier {
     }
 
     /// For each prefix of the operations on names, truncations and the like that may survive: with all
-    /// data that can be there, and with as little as possible. The newest first.
-    pub fn prefixes(&self) -> Vec<CrashState> {
-        self.of_all(|machine| machine.prefixes().collect::<Vec<_>>())
+    /// data that can be there, and with as little as possible. The newest first. Of many prefixes, about `most` of each file
+    /// system, the shortest among them: each costs as much as there is that is not sure.
+    pub fn prefixes(&self, most: usize) -> Vec<CrashState> {
+        self.of_all(|machine| machine.prefixes(most).collect::<Vec<_>>())
     }
 
     /// The states that lose an operation, with what must be lost with it, and keep all else: for a write

@@ -25,6 +25,10 @@ pub(super) struct Rules {
     pub(super) sync_scope: SyncScope,
     /// What must be durable before a length that a write made.
     pub(super) length_needs: LengthNeeds,
+    /// Whether a file can end with the page in which it ended before a write beyond that: XFS zeroes the rest of that page
+    /// first, and its write-back moves the length to the end of the page (`xfs_setfilesize`), because the file is longer by
+    /// then. Seen by `cargo xtask kernel` (Linux 6.18), and not on ext4.
+    pub(super) ends_before_gap: bool,
     /// Whether delayed blocks of a file get their place, and the file its length, before a rename that
     /// replaces a file, and at the close of a file that was truncated to nothing: `auto_da_alloc` of ext4
     /// (ext4.rst). The blocks are unwritten extents until their data is there, and read as zeros. XFS makes
@@ -81,11 +85,13 @@ const EXT4: Rules = Rules {
     torn_pages: true,
     sync_scope: SyncScope::Log,
     length_needs: LengthNeeds::Nothing,
+    ends_before_gap: false,
     flush_on_replace: true,
 };
 
 const XFS: Rules = Rules {
     length_needs: LengthNeeds::LastPage,
+    ends_before_gap: true,
     flush_on_replace: false,
     ..EXT4
 };
@@ -94,6 +100,7 @@ const BTRFS: Rules = Rules {
     in_place: false,
     torn_pages: false,
     sync_scope: SyncScope::LogTree,
+    ends_before_gap: false,
     ..XFS
 };
 
@@ -103,5 +110,6 @@ const POSIX: Rules = Rules {
     torn_pages: true,
     sync_scope: SyncScope::Node,
     length_needs: LengthNeeds::Nothing,
+    ends_before_gap: false,
     flush_on_replace: false,
 };

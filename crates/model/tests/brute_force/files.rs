@@ -328,7 +328,7 @@ proptest! {
             let frontier = frontier(file_system, &ops);
             prop_assert!(frontier.permits(&CrashState::default()));
             let mut states = frontier.sample(seed, 20);
-            states.extend(frontier.prefixes());
+            states.extend(frontier.prefixes(usize::MAX));
             for (index, op) in (0..).zip(&ops) {
                 let (index, op) = (OperationIndex(index), operation(op));
                 for state in frontier.losing(index, &op) {

@@ -529,10 +529,15 @@ impl World {
                         })
                         && forced_fits);
                 if partly_fits {
-                    // The file can end inside of what is written, not in the hole before it.
+                    // The file can end inside of what is written, not in the hole before it; on xfs with the page of its old
+                    // end, whose rest is zeroed.
                     let Op::Write(_, from, _) = self.ops[i] else {
                         unreachable!("only writes are delayed")
                     };
+                    let page_end = before.div_ceil(PAGE) * PAGE;
+                    if self.fs == Fs::Xfs && before != page_end && page_end <= from {
+                        lens.push((page_end, kept, Some(i)));
+                    }
                     let mut at = (before.max(from) / PAGE + 1) * PAGE;
                     while at < after {
                         lens.push((at, kept, Some(i)));
