@@ -35,7 +35,7 @@ pub fn finding_id(code: Code, places: &[SourcePlace]) -> String {
         match (&place.function, &place.file) {
             // Without any source there is still the place in the module.
             (None, None) => {
-                let offset = place.stack.first().map_or(0, |frame| frame.offset);
+                let offset = place.code().map_or(0, |(_, offset)| offset);
                 add(place.module.as_deref().map_or("", file_name));
                 add(&format!("{offset:x}"));
             }

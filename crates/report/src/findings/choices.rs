@@ -61,8 +61,8 @@ fn place(place: &SourcePlace, sources: &Sources<'_>) -> String {
     match (&place.file, place.line) {
         (Some(file), Some(line)) => format!("{}:{line}", sources.shown(file)),
         (Some(file), None) => sources.shown(file),
-        (None, _) => match (&place.module, place.stack.first()) {
-            (Some(module), Some(frame)) => format!("{}+{:#x}", printable(module), frame.offset),
+        (None, _) => match (&place.module, place.code()) {
+            (Some(module), Some((_, offset))) => format!("{}+{offset:#x}", printable(module)),
             (Some(module), None) => printable(module).into_owned(),
             (None, _) => "an unknown place".to_owned(),
         },

@@ -186,13 +186,13 @@ fn location(place: &SourcePlace, sources: &Sources<'_>) -> String {
     let mut text = match (&place.file, place.line) {
         (Some(file), Some(line)) => format!("{}:{line}", sources.shown(file)),
         (Some(file), None) => sources.shown(file),
-        (None, _) => match (&place.module, place.stack.first()) {
-            (Some(module), Some(frame)) => {
+        (None, _) => match (&place.module, place.code()) {
+            (Some(module), Some((_, offset))) => {
                 let name = module.rsplit('/').next().unwrap_or(module);
-                format!("{}+{:#x}", printable(name), frame.offset)
+                format!("{}+{offset:#x}", printable(name))
             }
             (Some(module), None) => printable(module).into_owned(),
-            (None, Some(frame)) => format!("{:#x}", frame.offset),
+            (None, Some((_, offset))) => format!("{offset:#x}"),
             (None, None) => "unknown place".to_owned(),
         },
     };
