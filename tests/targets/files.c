@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,8 @@ static void writes(void)
     CHECK(pwritev(fd, parts, 2, 100));
     CHECK(pwritev2(fd, parts, 2, 200, RWF_DSYNC));
     CHECK(pwritev2(fd, parts, 2, -1, 0));
+    CHECK(pwritev2(fd, parts, 2, 0, RWF_APPEND));
+    CHECK(pwritev2(fd, parts, 2, -1, RWF_SYNC));
     CHECK(syscall(SYS_write, fd, "by number ", 10));
     CHECK(inline_call(SYS_write, fd, (long)"inline ", 7, 0, 0));
     CHECK(inline_call(SYS_pwrite64, fd, (long)"inline ", 7, 300, 0));
@@ -72,6 +75,9 @@ static void writes(void)
     CHECK(write(77, "moved", 5));
     CHECK(fcntl(77, F_DUPFD, 80));
     CHECK(write(80, "again", 5));
+    CHECK(dup3(fd, 81, O_CLOEXEC));
+    CHECK(write(81, "dup3", 4));
+    CHECK(close(81));
     CHECK(fdatasync(fd));
     CHECK(close(80));
     CHECK(close(77));
@@ -202,6 +208,19 @@ static void names(void)
     CHECK(chdir(".."));
     CHECK(close(folder));
 
+    struct open_how how = {.flags = O_CREAT | O_WRONLY, .mode = 0600};
+    fd = (int)syscall(SYS_openat2, AT_FDCWD, "openat2", &how, sizeof how);
+    CHECK(fd);
+    CHECK(write(fd, "x", 1));
+    CHECK(close(fd));
+    folder = open("folder", O_PATH | O_DIRECTORY);
+    CHECK(folder);
+    fd = openat(folder, "by its path", O_CREAT | O_WRONLY, 0644);
+    CHECK(fd);
+    CHECK(write(fd, "y", 1));
+    CHECK(close(fd));
+    CHECK(close(folder));
+
     // Without a name at first.
     fd = open(".", O_TMPFILE | O_RDWR, 0644);
     if (fd >= 0) {
@@ -209,6 +228,13 @@ static void names(void)
         char path[64];
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         CHECK(linkat(AT_FDCWD, path, AT_FDCWD, "kept", AT_SYMLINK_FOLLOW));
+        CHECK(write(fd, ", kept", 6));
+        CHECK(close(fd));
+        fd = open(".", O_TMPFILE | O_RDWR, 0644);
+        CHECK(fd);
+        CHECK(write(fd, "by its descriptor", 17));
+        // Only root may.
+        (void)!linkat(fd, "", AT_FDCWD, "kept, too", AT_EMPTY_PATH);
         CHECK(write(fd, ", kept", 6));
         CHECK(close(fd));
     }
@@ -239,6 +265,9 @@ static void transfers(void)
     CHECK(write(pipes[1], "through a pipe", 14));
     loff_t place = 123;
     CHECK(splice(pipes[0], NULL, to, &place, 14, 0));
+    loff_t start = 1000;
+    CHECK(splice(from, &start, pipes[1], NULL, 500, 0));
+    CHECK(splice(pipes[0], NULL, to, NULL, 500, 0));
     CHECK(close(pipes[0]));
     CHECK(close(pipes[1]));
     CHECK(close(from));
@@ -347,6 +376,13 @@ static void together(void)
     if (child == 0) {
         CHECK(dup2(fd, 1));
         execlp("echo", "echo", "from another program", NULL);
+        _exit(4);
+    }
+    CHECK(waitpid(child, &status, 0));
+    child = vfork();
+    CHECK(child);
+    if (child == 0) {
+        execlp("touch", "touch", "made after vfork", NULL);
         _exit(4);
     }
     CHECK(waitpid(child, &status, 0));

@@ -75,12 +75,8 @@ impl<'t> Checker<'t> {
         options: &CrashOptions,
         observer: &mut dyn Observer,
     ) -> Result<Crashed, CheckError> {
-        let is_of_reads = options.only_races();
-        if is_of_reads && self.trace.pools().is_empty() && !self.trace.trees().is_empty() {
-            return Err(CheckError::OnlyFiles);
-        }
-        // Reads are watched in pools, also where these are beside other files.
-        if !is_of_reads
+        // Reads are watched in pools where there are any, also where these are beside other files.
+        if (!options.only_races() || self.trace.pools().is_empty())
             && let Some(recording) = self.tree(&mut |read| observer.read(self.trace, read))?
         {
             return self.crash_tree(&recording, options, observer);

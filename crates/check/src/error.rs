@@ -76,12 +76,6 @@ pub enum CheckError {
     /// The trace has no pool and no file that could be crashed.
     #[error("nothing was checked: the workload mapped no pool, and changed no file in a tree")]
     NoPool,
-    /// Reads of recovery are to be watched, and the trace has only ordinary files.
-    #[error(
-        "reads of ordinary files are not watched, and the trace maps no pool: use `powerfail crash`, which loses and tears \
-         what is written to files"
-    )]
-    OnlyFiles,
     /// There are fewer segments.
     #[error("there is no segment {wanted}: the trace has {count}, numbered from 0; see --segments")]
     NoSuchSegment {

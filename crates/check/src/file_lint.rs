@@ -23,7 +23,10 @@ pub(crate) fn findings(
 fn finding(hit: &FileHit, places: &mut Places<'_>) -> Result<Finding, CheckError> {
     let mut found = Vec::new();
     for site in &hit.sites {
-        found.push(places.of_event(site.role, EventIndex(site.index.0))?);
+        let mut place = places.of_event(site.role, EventIndex(site.index.0))?;
+        let is_first = !found.iter().any(|it: &SourcePlace| it.role == site.role);
+        place.operation = noun(hit.code, site.role, is_first).map(str::to_owned);
+        found.push(place);
     }
     let mut finding = Finding {
         count: hit.count,
@@ -36,6 +39,22 @@ fn finding(hit: &FileHit, places: &mut Places<'_>) -> Result<Finding, CheckError
         finding.explain(help);
     }
     Ok(finding)
+}
+
+/// What an operation with a part in a hit is called.
+const fn noun(code: Code, role: Role, is_first: bool) -> Option<&'static str> {
+    Some(match (code, role) {
+        (Code::DirectoryNotSynced, Role::Store) => "change of a name",
+        (Code::TemporaryElsewhere, Role::Store) => "copy",
+        (_, Role::Store) => "write",
+        (Code::RemovedBeforeSynced, Role::Publish) => "removal",
+        (_, Role::Publish) => "rename",
+        (_, Role::Overwrite) => "truncation",
+        (Code::SyncRetried, Role::Flush) if is_first => "sync fails",
+        (Code::SyncRetried, Role::Flush) => "sync succeeds",
+        (_, Role::Flush) => "sync",
+        _ => return None,
+    })
 }
 
 /// ` in save`, where that is known.
@@ -72,6 +91,15 @@ fn message(hit: &FileHit, places: &[SourcePlace]) -> String {
             };
             format!("the sync{sync} makes nothing durable that is not{of}")
         }
+        Code::SyncRetried => {
+            let sync = function(places, Role::Flush);
+            format!(
+                "the sync{sync} succeeds after it has failed, and the data written{store} may be lost"
+            )
+        }
+        Code::TemporaryElsewhere => format!(
+            "the rename{publish} crosses file systems, so the file is copied{store} and not replaced in one step"
+        ),
         code => code.title().to_owned(),
     }
 }
@@ -93,6 +121,12 @@ fn help(hit: &FileHit, places: &[SourcePlace]) -> Option<String> {
         Code::WriteNotSynced => "an fdatasync of the file makes the data durable".to_owned(),
         Code::TruncatedInPlace => {
             "a new file that is synced and renamed over the old one is there as a whole or not at all".to_owned()
+        }
+        Code::SyncRetried => {
+            "after an error the kernel forgets the data: write it again, or stop and recover as after a crash".to_owned()
+        }
+        Code::TemporaryElsewhere => {
+            "a temporary file in the directory of the file that it replaces can be renamed".to_owned()
         }
         _ => return None,
     })

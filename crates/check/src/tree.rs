@@ -3,7 +3,7 @@
 //! - `recording.rs`: the operations of a trace, and the trees at any moment of the run.
 //! - `runner.rs`: recovery on crashed trees, several at a time.
 //! - `undisturbed.rs`, `prefix.rs`, `lossy.rs`, `oracle_test.rs`: the phases. `engine.rs` is what they share.
-//! - `second.rs`: power failures during recovery.
+//! - `second.rs`: power failures during recovery. `races.rs`: what recovery reads and does not check.
 //! - `minimal.rs`: the smallest loss. `finding.rs`: what it means. `words.rs`: operations in words.
 //! - `replay.rs`: a finding again.
 
@@ -13,6 +13,7 @@ mod lossy;
 mod minimal;
 mod oracle_test;
 mod prefix;
+mod races;
 mod recording;
 mod replay;
 mod runner;
@@ -76,12 +77,6 @@ pub(crate) fn crash(
             runner.recording.unrecorded.len()
         ));
     }
-    if options.races.is_some() {
-        crashed.notes.push(
-            "reads of ordinary files are not watched: races are found in mapped pools only"
-                .to_owned(),
-        );
-    }
     let mut bounded = BoundedObserver {
         observer,
         end: clock.after(100),
@@ -114,13 +109,30 @@ pub(crate) fn crash(
     crashed.notes.extend(prefixes.note.take());
     let totals = &mut crashed.totals;
     totals.failure_points = prefixes.planned;
-    totals.failure_points_run = prefixes.judged.len() as u64;
-    let loses = options.lazy.is_some() || options.eager.is_some();
+    totals.failure_points_run = prefixes.run;
+    if options.only_races() {
+        // What fails with nothing lost is about no read.
+        crashed.findings.clear();
+    }
+    let loses = options.lazy.is_some() || options.eager.is_some() || options.races.is_some();
     if loses && !engine.is_interrupted {
         let lossy = engine.lossy(options, &mut prefixes, &mut places);
         if let Some(mut lossy) = engine.unless_interrupted(lossy)? {
-            engine.fail_during_recovery(&prefixes, &mut lossy, again, options)?;
+            if !options.only_races() {
+                engine.fail_during_recovery(&prefixes, &mut lossy, again, options)?;
+            }
+            let points = std::mem::take(&mut lossy.taken);
             add_lossy(lossy, &mut crashed);
+            if let Some(races) = &options.races {
+                engine.allow(100);
+                let known = &crashed.findings;
+                let found = engine.races(&points, races, &prefixes, known, &mut places);
+                if let Some(found) = engine.unless_interrupted(found)? {
+                    crashed.findings.extend(found.findings);
+                    crashed.notes.extend(found.note);
+                    crashed.totals.races = Some(found.races);
+                }
+            }
         }
     }
     let suspects = engine.runner.take_suspects();
@@ -138,7 +150,7 @@ pub(crate) fn crash(
                 .to_owned(),
         );
     }
-    if !options.is_partial() {
+    if !options.is_partial() && !options.only_races() {
         add_linted(trace, options.warnings, &mut places, &mut crashed.findings)?;
     }
     if options.selection.is_none() {
@@ -235,7 +247,7 @@ fn is_same_file(one: &Finding, other: &Finding) -> bool {
         && survivor(one) == survivor(other)
 }
 
-/// Adds what the lint has proved: useless syncs. One that was made once may be needed in other runs, so it is only there if
+/// Adds what the lint has proved: syncs that are useless, or retried after an error. A useless one that was made once may be needed in other runs, so it is only there if
 /// warnings are wanted. So are candidates, which no crash has confirmed, if no finding is about the same operation.
 fn add_linted(
     trace: &Trace,
@@ -246,13 +258,19 @@ fn add_linted(
     let key = |it: &SourcePlace| (it.file.clone(), it.line, it.function.clone());
     let known: BTreeSet<_> = findings.iter().flat_map(|it| &it.places).map(key).collect();
     for mut finding in file_lint::findings(trace, warnings, places)? {
-        let is_proved = finding.code == Code::RedundantSync;
-        if !is_proved {
-            finding.severity = Severity::Warning;
-        }
+        let is_candidate = finding.severity == Severity::Warning;
+        let is_shown = match finding.code {
+            Code::RedundantSync => finding.count > 1 && !is_candidate,
+            Code::SyncRetried => true,
+            // It is the reason of what a crash shows about the copy.
+            Code::TemporaryElsewhere => warnings,
+            _ => {
+                finding.severity = Severity::Warning;
+                false
+            }
+        };
         let is_known = || finding.places.iter().any(|it| known.contains(&key(it)));
-        let is_often = is_proved && finding.count > 1;
-        if is_often || (warnings && !is_known()) {
+        if is_shown || (warnings && !is_known()) {
             findings.push(finding);
         }
     }

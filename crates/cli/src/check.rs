@@ -178,10 +178,6 @@ pub(crate) fn refuse(error: SessionError) -> anyhow::Result<Exit> {
             complain(&error.to_string());
             Ok(Exit::NotChecked)
         }
-        SessionError::Check(error @ CheckError::OnlyFiles) => {
-            complain(&error.to_string());
-            Ok(Exit::Unsupported)
-        }
         SessionError::Check(error @ CheckError::Undisturbed { .. }) => {
             complain(&error.to_string());
             if let CheckError::Undisturbed { outcome, .. } = &error {

@@ -1,7 +1,6 @@
 //! The lint of ordinary files: patterns of misuse of write, fsync and rename that the operations show without any crash.
 //!
-//! [`lint_files`] passes over operations once, forwards; [`lint_trace`] takes them from a trace. A trace has no calls that failed, so
-//! it shows neither a sync that is retried nor a rename across file systems. What is durable is decided by the frontier of the model, under the
+//! [`lint_files`] passes over operations once, forwards; [`lint_trace`] takes them from a trace. What is durable is decided by the frontier of the model, under the
 //! rules of a file system; what is redundant, under those of all. `docs/reference/findings/` says for each code how it is decided.
 //!
 //! A hit that is not confirmed is a candidate: the pattern is there, and only a crash can tell whether recovery gets along with it.

@@ -68,6 +68,7 @@ mod denied;
 mod descriptors;
 mod environment;
 mod error;
+mod file_use;
 mod hang;
 mod lazy;
 mod message;
@@ -84,6 +85,7 @@ mod zygote;
 
 pub use denied::DeniedAccess;
 pub use error::OracleError;
+pub use file_use::{FileUse, WatchedRun};
 pub use lazy::{
     Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, LogKind, Logged,
     Note, NotedLoad, PageMask, REST_OF_LINE, StageStart, TableLine, Watch,

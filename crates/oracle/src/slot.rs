@@ -20,6 +20,7 @@ use powerfail_trace::Module;
 
 use crate::denied::DeniedAccess;
 use crate::error::OracleError;
+use crate::file_use::WatchedRun;
 use crate::hang::SharedKnowledge;
 use crate::lazy::{SharedFile, write_pools};
 use crate::message::{
@@ -234,6 +235,20 @@ impl Slot {
         } else {
             Err(self.error_of(ran.reply))
         }
+    }
+
+    /// Runs the plan under ptrace, which is slower, to learn what it reads of the files of trees and writes to them.
+    pub fn run_watched(&mut self) -> Result<WatchedRun, OracleError> {
+        let options = RunOptions {
+            start: StartMode::ExecuteWatched,
+            ..RunOptions::default().with_outputs()
+        };
+        let ran = self.request_run(options)?;
+        Ok(WatchedRun {
+            verdict: self.verdict_of(ran.reply)?,
+            outputs: ran.outputs,
+            uses: ran.uses,
+        })
     }
 
     /// The modules that each command had loaded when it was forked from a snapshot or explored, to resolve

@@ -60,6 +60,10 @@ pub enum FileCode {
     SyncAll = 10,
     /// A file that was open for writing was closed.
     Close = 11,
+    /// A sync of a file or directory failed, and data may be lost.
+    FailedSync = 12,
+    /// A file did not get a name because it lies on another file system. Bytes: path.
+    CrossedDevices = 13,
 }
 
 /// A write through a descriptor with `O_SYNC`, or with `RWF_SYNC`.
@@ -68,7 +72,7 @@ pub const WRITE_SYNC: u64 = 1;
 pub const WRITE_DATA_SYNC: u64 = 2;
 
 impl FileCode {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Create,
         Self::Link,
         Self::Unlink,
@@ -80,6 +84,8 @@ impl FileCode {
         Self::Sync,
         Self::SyncAll,
         Self::Close,
+        Self::FailedSync,
+        Self::CrossedDevices,
     ];
 
     fn from_number(number: u64) -> Option<Self> {

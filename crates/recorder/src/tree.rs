@@ -352,6 +352,12 @@ impl Trees {
             }),
             FileCode::SyncAll => Some(FileOperation::SyncFileSystem),
             FileCode::Close => self.node(file).map(|node| FileOperation::Close { node }),
+            FileCode::FailedSync => self
+                .node(file)
+                .map(|node| FileOperation::FailedSync { node }),
+            FileCode::CrossedDevices => self
+                .resolve(event.bytes)
+                .map(|entry| FileOperation::CrossedDevices { entry }),
             FileCode::Write | FileCode::Continued => None,
         };
         meant.map_or(Meaning::Contradiction, |operation| {
@@ -578,6 +584,7 @@ fn allocation<'a>(node: NodeId, [mode, offset, len_bytes]: [u64; 3]) -> FileOper
     const COLLAPSE: u64 = 8;
     const ZERO: u64 = 0x10;
     const INSERT: u64 = 0x20;
+    const WRITE_ZEROES: u64 = 0x80;
     let keep_size = mode & KEEP_SIZE != 0;
     let change = if mode & PUNCH_HOLE != 0 {
         RangeChange::PunchHole
@@ -585,7 +592,7 @@ fn allocation<'a>(node: NodeId, [mode, offset, len_bytes]: [u64; 3]) -> FileOper
         RangeChange::Collapse
     } else if mode & INSERT != 0 {
         RangeChange::Insert
-    } else if mode & ZERO != 0 {
+    } else if mode & (ZERO | WRITE_ZEROES) != 0 {
         RangeChange::Zero { keep_size }
     } else {
         RangeChange::Allocate { keep_size }

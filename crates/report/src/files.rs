@@ -190,6 +190,10 @@ pub(crate) fn text(operation: &FileOperation<'_>, names: &FirstNames) -> String 
         }
         FileOperation::SyncFileSystem => "all files".to_owned(),
         FileOperation::Close { node } => names.name(node),
+        FileOperation::FailedSync { node } => format!("sync of {}", names.name(node)),
+        FileOperation::CrossedDevices { entry } => {
+            format!("rename to {} from another file system", names.entry(entry))
+        }
     }
 }
 
@@ -246,6 +250,9 @@ pub(crate) fn add_json(value: &mut Value, operation: &FileOperation<'_>, names: 
             value["len_bytes"] = json!(range.len_bytes);
         }
         FileOperation::SyncFile { data_only, .. } => value["data_only"] = json!(data_only),
-        FileOperation::SyncFileSystem | FileOperation::Close { .. } => {}
+        FileOperation::CrossedDevices { entry } => value["entry"] = json!(names.entry(entry)),
+        FileOperation::SyncFileSystem
+        | FileOperation::Close { .. }
+        | FileOperation::FailedSync { .. } => {}
     }
 }

@@ -511,6 +511,12 @@ impl Decoder {
             tag::FILE_CLOSE => FileOperation::Close {
                 node: self.node(raw)?,
             },
+            tag::FILE_FAILED_SYNC => FileOperation::FailedSync {
+                node: self.node(raw)?,
+            },
+            tag::FILE_CROSSED_DEVICES => FileOperation::CrossedDevices {
+                entry: self.entry(raw)?,
+            },
             code => return Err(self.unknown("operation on a file", code)),
         })
     }

@@ -245,6 +245,13 @@ impl Encoder {
             }
             FileOperation::SyncFileSystem => self.numbers([tag::FILE_SYNC_ALL]),
             FileOperation::Close { node } => self.numbers([tag::FILE_CLOSE, node.0.into()]),
+            FileOperation::FailedSync { node } => {
+                self.numbers([tag::FILE_FAILED_SYNC, node.0.into()]);
+            }
+            FileOperation::CrossedDevices { entry } => {
+                self.numbers([tag::FILE_CROSSED_DEVICES]);
+                self.entry(entry);
+            }
         }
     }
 

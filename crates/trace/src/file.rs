@@ -179,12 +179,22 @@ pub enum FileOperation<'a> {
         /// The file.
         node: NodeId,
     },
+    /// A sync failed with an error that says that data may be lost. It made nothing durable.
+    FailedSync {
+        /// The file or directory.
+        node: NodeId,
+    },
+    /// A file was to get this name, and did not because it lies on another file system.
+    CrossedDevices {
+        /// The name.
+        entry: EntryName<'a>,
+    },
 }
 
 impl<'a> FileOperation<'a> {
-    /// The same as the model has it.
-    pub fn to_operation(&self) -> Operation {
-        match *self {
+    /// The same as the model has it; none for a call that failed, which changes nothing.
+    pub fn to_operation(&self) -> Option<Operation> {
+        Some(match *self {
             Self::Create {
                 node, kind, entry, ..
             } => Operation::Create {
@@ -253,7 +263,8 @@ impl<'a> FileOperation<'a> {
             Self::SyncFile { node, data_only } => Operation::SyncFile { node, data_only },
             Self::SyncFileSystem => Operation::SyncFileSystem,
             Self::Close { node } => Operation::Close { node },
-        }
+            Self::FailedSync { .. } | Self::CrossedDevices { .. } => return None,
+        })
     }
 
     /// The bytes that it writes; none if it writes nothing.
@@ -275,9 +286,10 @@ impl<'a> FileOperation<'a> {
             | Self::Truncate { node, .. }
             | Self::Change { node, .. }
             | Self::SyncFile { node, .. }
-            | Self::Close { node } => Some(node),
+            | Self::Close { node }
+            | Self::FailedSync { node } => Some(node),
             Self::Exchange { first_node, .. } => Some(first_node),
-            Self::SyncFileSystem => None,
+            Self::SyncFileSystem | Self::CrossedDevices { .. } => None,
         }
     }
 }
@@ -297,7 +309,7 @@ impl FileOperations {
     /// The operation of the next record, with the bytes that it writes. `None` if it is none.
     pub fn operation<'a>(&mut self, record: &Record<'a>) -> Option<(Operation, &'a [u8])> {
         match record.body {
-            Body::File(operation) => Some((operation.to_operation(), operation.bytes())),
+            Body::File(operation) => Some((operation.to_operation()?, operation.bytes())),
             Body::Mapped { pool, node } => {
                 let place = pool.0 as usize;
                 if self.nodes.len() <= place {

@@ -60,6 +60,8 @@ pub enum RecordKind {
     FileSync,
     /// A file that was open for writing was closed.
     Close,
+    /// A call on files failed in a way that matters: a sync, or a rename to another file system.
+    FailedCall,
     /// A file was mapped as a pool.
     Mapped,
     /// A thread began.
@@ -89,7 +91,7 @@ pub enum RecordGroup {
 
 impl RecordKind {
     /// All kinds, in the order in which they are listed for people.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Store,
         Self::NonTemporalStore,
         Self::LockedStore,
@@ -116,6 +118,7 @@ impl RecordKind {
         Self::Allocate,
         Self::FileSync,
         Self::Close,
+        Self::FailedCall,
         Self::Mapped,
         Self::ThreadStart,
         Self::ThreadEnd,
@@ -159,6 +162,9 @@ impl RecordKind {
                 FileOperation::Change { .. } => Self::Allocate,
                 FileOperation::SyncFile { .. } | FileOperation::SyncFileSystem => Self::FileSync,
                 FileOperation::Close { .. } => Self::Close,
+                FileOperation::FailedSync { .. } | FileOperation::CrossedDevices { .. } => {
+                    Self::FailedCall
+                }
             },
             Body::Mapped { .. } => Self::Mapped,
             Body::ThreadStart => Self::ThreadStart,
@@ -195,6 +201,7 @@ impl RecordKind {
             Self::Allocate => "allocate",
             Self::FileSync => "file-sync",
             Self::Close => "close",
+            Self::FailedCall => "failed-call",
             Self::Mapped => "mapped",
             Self::ThreadStart => "thread-start",
             Self::ThreadEnd => "thread-end",
@@ -224,6 +231,7 @@ impl RecordKind {
             | Self::Allocate
             | Self::FileSync
             | Self::Close
+            | Self::FailedCall
             | Self::Mapped => RecordGroup::Files,
             Self::Resize | Self::ThreadStart | Self::ThreadEnd => RecordGroup::Lifecycle,
         }

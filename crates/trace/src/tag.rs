@@ -45,6 +45,8 @@ pub(crate) const FILE_INSERT: u64 = 11;
 pub(crate) const FILE_SYNC: u64 = 12;
 pub(crate) const FILE_SYNC_ALL: u64 = 13;
 pub(crate) const FILE_CLOSE: u64 = 14;
+pub(crate) const FILE_FAILED_SYNC: u64 = 15;
+pub(crate) const FILE_CROSSED_DEVICES: u64 = 16;
 
 /// The codes of kinds of nodes.
 pub(crate) const NODE_FILE: u8 = 0;

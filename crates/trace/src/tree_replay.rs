@@ -316,9 +316,10 @@ impl Files {
                 self.file(node)?.resize(len_bytes, memory);
                 Some(())
             }
-            FileOperation::SyncFile { node, .. } | FileOperation::Close { node } => {
-                self.nodes.get(&node).map(drop)
-            }
+            FileOperation::SyncFile { node, .. }
+            | FileOperation::Close { node }
+            | FileOperation::FailedSync { node } => self.nodes.get(&node).map(drop),
+            FileOperation::CrossedDevices { entry } => self.directory(entry.directory).map(drop),
             FileOperation::SyncFileSystem
             | FileOperation::Write { .. }
             | FileOperation::Change { .. } => Some(()),

@@ -54,6 +54,8 @@ pub(super) struct Lossy {
     pub(super) points: u64,
     pub(super) stacks: u64,
     pub(super) points_run: u64,
+    /// The failure points that were chosen, as places in the list.
+    pub(super) taken: Vec<usize>,
     /// What was tried, by call stack.
     pub(super) tries: BTreeMap<StackId, Tries>,
     /// Crashes after which recovery succeeds and changes something: the power can fail while it does.
@@ -112,6 +114,7 @@ impl TreeEngine<'_, '_> {
             },
             points: plan.points,
             stacks: plan.stacks,
+            taken: plan.taken.clone(),
             ..Lossy::default()
         };
         self.allow(75);
@@ -231,15 +234,19 @@ impl TreeEngine<'_, '_> {
             ));
         }
         let left_out = lossy.points - plan.taken.len().min(lossy.points as usize) as u64;
-        if lossy.totals.sampled_points > 0 || left_out > 0 {
+        let (sampled, taken) = (lossy.totals.sampled_points, plan.taken.len() as u64);
+        if left_out > 0 {
             lossy.notes.push(format!(
-                "{} of {} failure points of files were tried, a few of each call stack (--per-stack); at {} of them all \
-                 crash states, at {} a selection",
-                plan.taken.len(),
-                lossy.points.max(plan.taken.len() as u64),
+                "{taken} of {} failure points of files were tried, a few of each call stack (--per-stack); at {} of them all \
+                 crash states, at {sampled} a selection",
+                lossy.points.max(taken),
                 plan.exhausted,
-                lossy.totals.sampled_points
             ));
+        } else if sampled > 0 {
+            lossy.notes.push(match taken {
+                1 => "of the crash states at the failure point of files a selection was tried".to_owned(),
+                _ => format!("of the crash states at {sampled} of {taken} failure points of files a selection was tried"),
+            });
         }
         self.allow(98);
         let failing = self.caused_by_loss(plan, failures, prefixes);

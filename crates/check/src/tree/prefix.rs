@@ -27,6 +27,8 @@ pub(super) struct Prefixes {
     pub(super) creation_end: usize,
     /// How many places were to be tried.
     pub(super) planned: u64,
+    /// How many of these were.
+    pub(super) run: u64,
     /// Which call stacks were tried first, if some are preferred.
     pub(super) note: Option<String>,
     /// Places at which recovery succeeds and changes something.
@@ -66,6 +68,7 @@ impl TreeEngine<'_, '_> {
             .filter(|((_, judged), used)| matches!(judged, Some(None)) && used.is_changed)
             .map(|((place, _), _)| *place);
         let changed = changed.collect();
+        let run = judged.iter().filter(|it| it.is_some()).count() as u64;
         let judged = tried.iter().copied().zip(judged);
         let mut prefixes = Prefixes {
             judged: judged
@@ -73,6 +76,7 @@ impl TreeEngine<'_, '_> {
                 .collect(),
             creation_end: 0,
             planned: of,
+            run,
             note,
             changed,
         };

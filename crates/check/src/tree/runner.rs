@@ -12,6 +12,7 @@ use powerfail_oracle::{
     Backtrace, DeniedAccess, KillHandle, Oracle, OracleError, PoolMapping, Slot, Verdict,
 };
 
+use super::races::{NodeUse, WatchedTree};
 use super::recording::TreeRecording;
 use crate::error::CheckError;
 use crate::runner::{answer_unless_interrupted, kill, note_suspects, run_in};
@@ -241,6 +242,32 @@ impl<'r> TreeRunner<'r> {
             Ok(vec![slot.run_on_changed_pools()?])
         })?;
         ran.pop().ok_or(CheckError::Oracle(OracleError::ZygoteDied))
+    }
+
+    /// Runs recovery on a tree, and watches what it reads and writes.
+    pub(super) fn watch(
+        &mut self,
+        trial: &TreeTrial,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<WatchedTree, CheckError> {
+        self.runs += 1;
+        let mut ran = self.first(trial, is_interrupted, |slot| Ok(vec![slot.run_watched()?]))?;
+        let ran = ran
+            .pop()
+            .ok_or(CheckError::Oracle(OracleError::ZygoteDied))?;
+        let tree = &self.workers[0].tree;
+        let uses = ran.uses.into_iter().filter_map(|used| {
+            Some(NodeUse {
+                node: tree.node_of(used.device, used.inode)?,
+                range: used.range,
+                reader: used.reader,
+            })
+        });
+        Ok(WatchedTree {
+            verdict: ran.verdict,
+            outputs: ran.outputs,
+            uses: uses.collect(),
+        })
     }
 
     /// Where recovery crashes on a tree.

@@ -25,6 +25,7 @@ fn classes(folder: &str) -> Option<&'static [Class]> {
             Class::Ordering,
             Class::Atomicity,
             Class::RedundantSync,
+            Class::CrossFailureRace,
         ]),
         "races" => Some(&[Class::CrossFailureRace]),
         "semantic" => Some(&[Class::CrossFailureSemantic]),

@@ -114,6 +114,13 @@ impl TreeSlot {
         Ok(prepared)
     }
 
+    /// The file on disk with a device and an inode, unless recovery has made it.
+    pub fn node_of(&self, device: u64, inode: u64) -> Option<NodeKey> {
+        let mut files = self.files.iter();
+        let found = files.find(|(_, file)| (file.device, file.inode) == (device, inode));
+        found.map(|(node, _)| *node)
+    }
+
     /// What recovery did to the tree since it was prepared. No process may still use it.
     pub fn used(&mut self) -> TreeUse {
         let watched = self.watch.take();

@@ -6,7 +6,9 @@ use powerfail_finding::{Code, Role};
 use powerfail_model::files::{
     Entry, FileSystem, Frontier, InitialTree, NodeId, NodeKind, Operation, OperationIndex,
 };
-use powerfail_trace::{Body, EventBlock, FileOperations, MarkKind, Result, StackId, Trace};
+use powerfail_trace::{
+    Body, EventBlock, FileOperation, FileOperations, MarkKind, Result, StackId, Trace,
+};
 use rustc_hash::FxHashMap;
 
 use super::{FileEvent, FileHit, FileLintOptions, FileSite, FileStep, MissingSync};
@@ -45,10 +47,18 @@ pub fn lint_trace(trace: &Trace, options: FileLintOptions) -> Result<Vec<FileHit
             };
             if let Some((operation, _)) = operations.operation(&record) {
                 step(FileEvent::Operation(&operation));
-            } else if let Body::Mark(mark) = record.body
-                && mark.kind == MarkKind::OperationEnd
-            {
-                step(FileEvent::Acknowledged);
+            }
+            match record.body {
+                Body::Mark(mark) if mark.kind == MarkKind::OperationEnd => {
+                    step(FileEvent::Acknowledged);
+                }
+                Body::File(FileOperation::FailedSync { node }) => {
+                    step(FileEvent::SyncFailed(node));
+                }
+                Body::File(FileOperation::CrossedDevices { entry }) => {
+                    step(FileEvent::CrossedDevices(&entry.to_entry()));
+                }
+                _ => {}
             }
         }
     }
@@ -76,6 +86,19 @@ struct FileInfo {
     failed: Option<(FileSite, FileSite)>,
 }
 
+/// The syncs of a call stack.
+#[derive(Default)]
+struct Syncs {
+    all: u64,
+    /// Those that make nothing durable.
+    useless: u64,
+    /// Those that make nothing durable of a file which was there before and is synced for the first time: an earlier run may have
+    /// left something to do.
+    doubtful: u64,
+    /// The first one of each.
+    examples: [Option<FileSite>; 2],
+}
+
 struct Pass {
     options: FileLintOptions,
     /// Under whose rules something is missing.
@@ -93,8 +116,7 @@ struct Pass {
     since_acknowledged: Vec<(OperationIndex, StackId, Operation)>,
     was_acknowledged: bool,
     crossed: BTreeMap<Entry, FileSite>,
-    /// For each call stack of syncs: all, useless ones, the first useless one.
-    syncs: BTreeMap<StackId, (u64, u64, Option<FileSite>)>,
+    syncs: BTreeMap<StackId, Syncs>,
     hits: BTreeMap<(Code, Vec<StackId>), FileHit>,
 }
 
@@ -332,11 +354,14 @@ impl Pass {
         // The first sync of what was there before may be for what an earlier run has left.
         let first = self.never_synced.remove(&node);
         let sync = site(Role::Flush, index, stack);
-        let (all, useless, example) = self.syncs.entry(stack).or_default();
-        *all += 1;
-        if !useful && !first {
-            *useless += 1;
-            example.get_or_insert(sync);
+        let syncs = self.syncs.entry(stack).or_default();
+        syncs.all += 1;
+        if !useful && first {
+            syncs.doubtful += 1;
+            syncs.examples[1].get_or_insert(sync);
+        } else if !useful {
+            syncs.useless += 1;
+            syncs.examples[0].get_or_insert(sync);
         }
         if let Operation::SyncFile { .. } = operation {
             if let Some(file) = self.files.get_mut(&node)
@@ -419,16 +444,19 @@ impl Pass {
         if self.options.end_acknowledges && !self.was_acknowledged {
             self.acknowledged(None);
         }
-        for (all, useless, example) in std::mem::take(&mut self.syncs).into_values() {
-            if let Some(example) = example
-                && useless * 2 >= all
+        for syncs in std::mem::take(&mut self.syncs).into_values() {
+            let confirmed = syncs.useless * 2 >= syncs.all;
+            let useless = syncs.useless + if confirmed { 0 } else { syncs.doubtful };
+            let [proved, doubtful] = syncs.examples;
+            if let Some(example) = proved.or(doubtful)
+                && useless * 2 >= syncs.all
             {
                 let hit = FileHit {
                     code: Code::RedundantSync,
                     sites: vec![example],
                     count: useless,
-                    of: Some(all),
-                    confirmed: true,
+                    of: Some(syncs.all),
+                    confirmed,
                     missing_sync: None,
                 };
                 self.hits

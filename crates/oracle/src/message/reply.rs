@@ -10,6 +10,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::denied::DeniedAccess;
+use crate::file_use::FileUse;
 use crate::hang::HangKnowledge;
 use crate::lazy::StageStart;
 use crate::message::{modules, path};
@@ -130,6 +131,8 @@ pub(crate) struct RunResult {
     pub(crate) suspects: Vec<SuspectLine>,
     /// What was denied, and how often, if it was audited.
     pub(crate) denied: Vec<(DeniedAccess, u64)>,
+    /// What was read of files of trees and written to them, if that was watched.
+    pub(crate) uses: Vec<FileUse>,
 }
 
 impl RunResult {
@@ -143,6 +146,7 @@ impl RunResult {
             shown: HangKnowledge::default(),
             suspects: Vec::new(),
             denied: Vec::new(),
+            uses: Vec::new(),
         }
     }
 }

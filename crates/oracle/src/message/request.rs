@@ -55,6 +55,8 @@ pub(crate) enum StartMode {
     ExecuteTraced,
     /// Each command is executed under ptrace, to learn what it is denied.
     ExecuteAudited,
+    /// Each command is executed under ptrace, to learn what it reads of files.
+    ExecuteWatched,
     /// Commands are forked from snapshots where that works.
     ForkFromSnapshot,
 }

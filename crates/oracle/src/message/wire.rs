@@ -174,6 +174,7 @@ mod tests {
             shown: HangKnowledge::default(),
             suspects: Vec::new(),
             denied: Vec::new(),
+            uses: Vec::new(),
         }
     }
 

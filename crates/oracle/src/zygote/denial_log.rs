@@ -2,14 +2,8 @@
 //!
 //! The kernel stops a tracee at the beginning and at the end of each system call. That is slow, so it is done only when
 //! the denied accesses of a recovery are asked for, and nothing else has to be observed in other runs.
-//!
-//! # Safety
-//!
-//! `ptrace` is called on stopped tracees, with numbers and with a local of the length that is passed.
 
-#![allow(unsafe_code)]
-
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
@@ -17,14 +11,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use crate::denied::DeniedAccess;
+use crate::zygote::ended_calls::{Call, RunningCalls};
 
-/// From `linux/ptrace.h`: the kinds of stops.
-const ENTRY: u64 = 1;
-const EXIT: u64 = 2;
-/// `struct ptrace_syscall_info` in words: the kind is the lowest byte of the first one.
-const INFO_WORDS: usize = 11;
-const INFO_NUMBER: usize = 3;
-const INFO_ARGUMENTS: usize = 4;
 /// The longest path that the kernel accepts.
 const PATH_BYTES: usize = 4096;
 
@@ -61,17 +49,10 @@ const CALLS: [(libc::c_long, Option<usize>, usize); 29] = [
     (libc::SYS_removexattr, None, 0),
 ];
 
-/// A system call that has begun.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    number: u64,
-    arguments: [u64; 6],
-}
-
 /// The denied accesses of a run.
 #[derive(Debug, Default)]
 pub(crate) struct DenialLog {
-    running: HashMap<i32, Call>,
+    running: RunningCalls,
     denied: BTreeMap<DeniedAccess, u64>,
     /// Whether rules for paths deny access, and not mounts.
     has_rules: bool,
@@ -87,25 +68,10 @@ impl DenialLog {
 
     /// A thread has stopped at the beginning or end of a system call.
     pub(crate) fn stopped(&mut self, thread: i32) {
-        let Some(info) = information(thread) else {
-            return;
-        };
-        match info[0] & 0xff {
-            ENTRY => {
-                let mut arguments = [0; 6];
-                arguments.copy_from_slice(&info[INFO_ARGUMENTS..INFO_ARGUMENTS + 6]);
-                let number = info[INFO_NUMBER];
-                self.running.insert(thread, Call { number, arguments });
-            }
-            EXIT => {
-                let result = info[INFO_NUMBER].cast_signed();
-                if let Some(call) = self.running.remove(&thread)
-                    && let Some(denied) = denied_by(thread, call, result, self.has_rules)
-                {
-                    *self.denied.entry(denied).or_default() += 1;
-                }
-            }
-            _ => {}
+        if let Some((call, result)) = self.running.stopped(thread)
+            && let Some(denied) = denied_by(thread, call, result, self.has_rules)
+        {
+            *self.denied.entry(denied).or_default() += 1;
         }
     }
 
@@ -118,7 +84,7 @@ impl DenialLog {
 /// What a system call with this result was denied.
 fn denied_by(thread: i32, call: Call, result: i64, has_rules: bool) -> Option<DeniedAccess> {
     let errno = i32::try_from(-result).ok().filter(|it| *it > 0)?;
-    let number = libc::c_long::try_from(call.number).ok()?;
+    let number = call.number;
     match (number, errno) {
         (libc::SYS_connect | libc::SYS_sendto | libc::SYS_sendmsg, libc::ENETUNREACH) => {
             Some(DeniedAccess::Network)
@@ -178,19 +144,4 @@ fn path_at(thread: i32, directory: Option<i32>, address: u64) -> Option<PathBuf>
         Ok(base) => base.join(path),
         Err(_) => path,
     })
-}
-
-/// What the kernel says about the system call at which a thread has stopped.
-fn information(thread: i32) -> Option<[u64; INFO_WORDS]> {
-    let mut words = [0; INFO_WORDS];
-    // SAFETY: the kernel fills at most as many bytes of the local as it is told, which is its length.
-    let filled = unsafe {
-        libc::ptrace(
-            libc::PTRACE_GET_SYSCALL_INFO,
-            thread,
-            size_of_val(&words),
-            words.as_mut_ptr(),
-        )
-    };
-    (filled > 0).then_some(words)
 }

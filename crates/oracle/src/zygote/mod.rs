@@ -4,6 +4,7 @@
 mod branches;
 mod capture;
 mod denial_log;
+mod ended_calls;
 mod file_access;
 mod hang_watch;
 mod isolate;
@@ -31,6 +32,7 @@ mod system;
 mod system_v;
 mod tracer;
 mod usage;
+mod use_log;
 
 pub(crate) use serve::ZYGOTE_NAME;
 pub use serve::{serve_if_zygote, serve_if_zygote_with_expiry};

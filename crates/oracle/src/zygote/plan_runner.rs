@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::hang::HangKnowledge;
@@ -35,6 +36,8 @@ pub(crate) struct Surroundings {
     pub(crate) usage: Option<Usage>,
     /// For tests: readable when the current command is to time out.
     pub(crate) expiry: Option<File>,
+    /// The directories of trees, as commands see them.
+    pub(crate) trees: Vec<PathBuf>,
 }
 
 /// Runs a plan.
@@ -45,6 +48,7 @@ pub(crate) struct PlanRunner<'a> {
     launcher: Launcher,
     snapshots: Snapshots,
     known: HangKnowledge,
+    trees: Vec<PathBuf>,
 }
 
 impl<'a> PlanRunner<'a> {
@@ -60,6 +64,7 @@ impl<'a> PlanRunner<'a> {
             access,
             usage,
             expiry,
+            trees,
         } = surroundings;
         // An input that cannot be opened is an error of the set-up.
         File::open(Launcher::input(&plan))?;
@@ -74,6 +79,7 @@ impl<'a> PlanRunner<'a> {
             snapshots: Snapshots::default(),
             known: HangKnowledge::default(),
             plan,
+            trees,
         })
     }
 
@@ -104,6 +110,7 @@ impl<'a> PlanRunner<'a> {
         let mut outputs = Vec::new();
         let mut suspects = Vec::new();
         let mut denied = Vec::new();
+        let mut uses = Vec::new();
         let mut from_snapshot = false;
         let mut shown = HangKnowledge::default();
         let used = system::time_of_children();
@@ -118,6 +125,7 @@ impl<'a> PlanRunner<'a> {
             from_snapshot = run.from_snapshot;
             if let Some(tracer) = &mut run.processes.tracer {
                 denied = tracer.take_denied();
+                uses = tracer.take_uses();
             }
             shown = std::mem::take(&mut run.shown);
             let commands = run.processes.commands.iter();
@@ -155,6 +163,7 @@ impl<'a> PlanRunner<'a> {
             shown,
             suspects,
             denied,
+            uses,
         }
     }
 
@@ -237,6 +246,7 @@ impl<'a> PlanRunner<'a> {
                     access.is_some_and(FileAccess::has_rules),
                 ))
             }
+            Mode::Run(StartMode::ExecuteWatched) => Some(Tracer::of_uses(self.trees.clone())),
             _ => None,
         };
         let processes = Processes::new(&mut self.supervision, tracer);

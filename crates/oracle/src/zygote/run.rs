@@ -204,9 +204,14 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             // Clients and stop commands do not open pools.
             (Mode::Lazy, Stage::Client | Stage::Stop) => CommandObserver::None,
             (Mode::Lazy, _) => CommandObserver::Runtime,
-            (Mode::Run(StartMode::ExecuteTraced | StartMode::ExecuteAudited), _) => {
-                CommandObserver::Tracer
-            }
+            (
+                Mode::Run(
+                    StartMode::ExecuteTraced
+                    | StartMode::ExecuteAudited
+                    | StartMode::ExecuteWatched,
+                ),
+                _,
+            ) => CommandObserver::Tracer,
             (Mode::Run(_), _) => CommandObserver::None,
         };
         if observer == CommandObserver::Runtime {

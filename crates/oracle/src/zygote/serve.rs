@@ -77,6 +77,9 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
             return send(&socket, &SetupReply::NotIsolated { reason });
         }
     };
+    let trees = setup.mappings.iter().filter(|it| it.is_tree());
+    let trees = trees.flat_map(|it| [it.original.clone(), it.private.clone()]);
+    let trees = trees.collect();
     let mut mounts = PoolMounts::new(&setup.mounted_pools);
     let mut notes = Vec::new();
     let (access, rules) = match confine(&mut setup, &mut notes) {
@@ -118,6 +121,7 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
         access,
         usage: setup.usage,
         expiry,
+        trees,
     };
     let runner = PlanRunner::new(setup.plan, &socket, surroundings);
     let mut runner = match runner {

@@ -120,6 +120,42 @@ impl Sampler {
     }
 }
 
+/// Takes call stacks of threads of a process while they are stopped, many times.
+pub(crate) struct StoppedStacks {
+    memory: Memory,
+    modules: Vec<LoadedModule>,
+    unwinder: UnwinderX86_64<Vec<u8>, MayAllocateDuringUnwind>,
+}
+
+impl fmt::Debug for StoppedStacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoppedStacks").finish_non_exhaustive()
+    }
+}
+
+impl StoppedStacks {
+    /// For a process whose modules stay as they are.
+    pub(crate) fn of(process: i32) -> Option<Self> {
+        let memory = Memory::of(process)?;
+        let modules = modules_of(process, &memory);
+        Some(Self {
+            unwinder: unwinder_of(&modules),
+            memory,
+            modules,
+        })
+    }
+
+    /// Where a thread is.
+    pub(crate) fn take(&self, thread: i32) -> Option<Backtrace> {
+        let registers = tracer::registers(thread)?;
+        let addresses = unwind(&self.unwinder, &self.modules, &self.memory, &registers);
+        Some(with_used_modules(
+            &self.modules,
+            vec![(String::new(), addresses)],
+        ))
+    }
+}
+
 /// Where a thread that is stopped is.
 pub(crate) fn of_stopped_thread(thread: i32) -> Option<Backtrace> {
     backtrace(thread, &[thread])

@@ -10,12 +10,15 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
+use std::path::PathBuf;
 use std::ptr;
 
 use crate::denied::DeniedAccess;
+use crate::file_use::FileUse;
 use crate::verdict::Backtrace;
 use crate::zygote::denial_log::DenialLog;
 use crate::zygote::stack;
+use crate::zygote::use_log::UseLog;
 
 const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
     | libc::PTRACE_O_TRACECLONE
@@ -34,23 +37,49 @@ pub(crate) struct Tracer {
     known: HashSet<i32>,
     /// The process that a fatal signal was for, and its stack.
     crashes: Vec<(i32, Backtrace)>,
-    /// What was denied, if that is asked for.
-    denials: Option<DenialLog>,
+    log: CallLog,
+}
+
+/// What system calls are watched for.
+#[derive(Debug, Default)]
+enum CallLog {
+    #[default]
+    Nothing,
+    Denials(DenialLog),
+    Uses(UseLog),
 }
 
 impl Tracer {
     /// A tracer that also notes what is denied: by mounts, or by rules for paths.
     pub(crate) fn of_denials(has_rules: bool) -> Self {
         Self {
-            denials: Some(DenialLog::new(has_rules)),
+            log: CallLog::Denials(DenialLog::new(has_rules)),
+            ..Self::default()
+        }
+    }
+
+    /// A tracer that also notes what is read of files below these directories, and written to them.
+    pub(crate) fn of_uses(roots: Vec<PathBuf>) -> Self {
+        Self {
+            log: CallLog::Uses(UseLog::of(roots)),
             ..Self::default()
         }
     }
 
     /// What was denied so far, and how often.
     pub(crate) fn take_denied(&mut self) -> Vec<(DeniedAccess, u64)> {
-        let denials = self.denials.as_mut();
-        denials.map(DenialLog::take).unwrap_or_default()
+        match &mut self.log {
+            CallLog::Denials(log) => log.take(),
+            CallLog::Nothing | CallLog::Uses(_) => Vec::new(),
+        }
+    }
+
+    /// What was used so far, if that is noted.
+    pub(crate) fn take_uses(&mut self) -> Vec<FileUse> {
+        match &mut self.log {
+            CallLog::Uses(log) => log.take(),
+            CallLog::Nothing | CallLog::Denials(_) => Vec::new(),
+        }
     }
 
     /// Expects the first stop of a command that was started.
@@ -68,8 +97,10 @@ impl Tracer {
     pub(crate) fn stopped(&mut self, pid: i32, status: i32) {
         let signal = libc::WSTOPSIG(status);
         if signal == SYSTEM_CALL {
-            if let Some(denials) = &mut self.denials {
-                denials.stopped(pid);
+            match &mut self.log {
+                CallLog::Nothing => {}
+                CallLog::Denials(log) => log.stopped(pid),
+                CallLog::Uses(log) => log.stopped(pid),
             }
             self.resume(pid, 0);
         } else if self.expected.remove(&pid) {
@@ -96,9 +127,9 @@ impl Tracer {
 
     /// Lets a tracee run on, to its next system call if those count.
     fn resume(&self, pid: i32, signal: i32) {
-        let request = match self.denials {
-            Some(_) => libc::PTRACE_SYSCALL,
-            None => libc::PTRACE_CONT,
+        let request = match self.log {
+            CallLog::Nothing => libc::PTRACE_CONT,
+            CallLog::Denials(_) | CallLog::Uses(_) => libc::PTRACE_SYSCALL,
         };
         resume(request, pid, signal);
     }

@@ -89,6 +89,7 @@ fn file_words(finding: &Finding, place: &SourcePlace, operation: &str) -> Option
             Moment::Later => format!("this {operation} comes too late"),
             Moment::Unknown => format!("this {operation}"),
         },
+        Role::Publish | Role::Overwrite => format!("this {operation}"),
         Role::Failure => format!("power fails before this {operation}"),
         _ => return None,
     })

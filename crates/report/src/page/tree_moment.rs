@@ -113,7 +113,7 @@ impl<'f> Picture<'f> {
             if let Some(record) = records.next_record()?
                 && let Body::File(operation) = record.body
             {
-                for part in parts_of(&operation.to_operation()) {
+                for part in operation.to_operation().iter().flat_map(parts_of) {
                     picture.row(part);
                 }
             }

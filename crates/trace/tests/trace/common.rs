@@ -110,6 +110,10 @@ fn kept(operation: FileOperation<'_>) -> FileOperation<'static> {
         FileOperation::SyncFile { node, data_only } => FileOperation::SyncFile { node, data_only },
         FileOperation::SyncFileSystem => FileOperation::SyncFileSystem,
         FileOperation::Close { node } => FileOperation::Close { node },
+        FileOperation::FailedSync { node } => FileOperation::FailedSync { node },
+        FileOperation::CrossedDevices { entry: name } => {
+            FileOperation::CrossedDevices { entry: entry(name) }
+        }
     }
 }
 
@@ -181,6 +185,10 @@ pub fn file_operations() -> Vec<FileOperation<'static>> {
         },
         FileOperation::SyncFileSystem,
         FileOperation::Close { node },
+        FileOperation::FailedSync { node },
+        FileOperation::CrossedDevices {
+            entry: name("copied"),
+        },
     ]
 }
 
@@ -317,7 +325,8 @@ pub fn frame(offset: u64) -> Frame {
     }
 }
 
-/// The records of a small trace: those of [`memory_records`], and some operations on files.
+/// The records of a small trace: those of [`memory_records`], and operations on files. The file that is kept of version 1.1 has no
+/// calls that failed.
 pub fn small_records() -> Vec<Owned> {
     let file = |body| Owned {
         thread: 1,
@@ -326,6 +335,7 @@ pub fn small_records() -> Vec<Owned> {
     };
     let mut records = memory_records();
     let operations = file_operations().into_iter();
+    let operations = operations.filter(|it| it.to_operation().is_some());
     records.extend(operations.map(|operation| file(OwnedBody::File(operation))));
     records.push(file(OwnedBody::Mapped(1, 3)));
     records

@@ -28,6 +28,7 @@ const FILE_TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const SYMLINK_TYPE: u32 = 0o120_000;
 const SOCKET_TYPE: u32 = 0o140_000;
+const EXDEV: isize = 18;
 
 /// Makes a system call that may change a file of a tree. `None` if it does not: then nothing was done.
 ///
@@ -311,6 +312,9 @@ unsafe fn rename(
         let [Some(old), Some(new)] = &places else {
             return done;
         };
+        if done == -EXDEV && are_in_tree[1] {
+            append_path(FileCode::CrossedDevices, None, new.bytes());
+        }
         if done != 0 || are_in_tree == [false; 2] {
             return done;
         }
@@ -407,9 +411,15 @@ unsafe fn link(
         let place = place.filter(|place| trees::has_changed(place.bytes()));
         // SAFETY: by the contract the target makes this call.
         let done = unsafe { sys::call(number, arguments) };
-        let Some(place) = place.filter(|_| done == 0) else {
+        let Some(place) = place else {
             return done;
         };
+        if done == -EXDEV {
+            append_path(FileCode::CrossedDevices, None, place.bytes());
+        }
+        if done != 0 {
+            return done;
+        }
         let has = |fd| places::of_descriptor(fd).is_some_and(|path| trees::has(path.bytes()));
         let was_in_tree = if flags & EMPTY_PATH != 0 && from.is_empty() {
             has(directories[0])
@@ -541,15 +551,29 @@ unsafe fn sync(number: usize, arguments: [usize; 6]) -> Option<isize> {
             }
             None => append_path(FileCode::SyncAll, None, &[]),
         };
-        if status.is_some_and(|status| descriptors::is_regular(&status)) {
-            return pool_files::sync_file(fd, call, record);
-        }
-        let done = call();
-        if done == 0 {
-            record();
+        let done = if status.is_some_and(|status| descriptors::is_regular(&status)) {
+            pool_files::sync_file(fd, call, record)
+        } else {
+            let done = call();
+            if done == 0 {
+                record();
+            }
+            done
+        };
+        if let Some(status) = status.filter(|_| loses_data(done)) {
+            emit::append(about(FileCode::FailedSync, &status, [0; 3]));
         }
         done
     }))
+}
+
+/// Whether the result of a sync is an error after which data may be lost. Others say that nothing was tried.
+const fn loses_data(result: isize) -> bool {
+    const EINTR: isize = 4;
+    const EBADF: isize = 9;
+    const EINVAL: isize = 22;
+    const EROFS: isize = 30;
+    result < 0 && !matches!(-result, EINTR | EBADF | EINVAL | EROFS)
 }
 
 /// `ioctl`: those that let files share their blocks are refused, as file systems without them do. Programs then copy.
