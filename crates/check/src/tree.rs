@@ -45,6 +45,7 @@ use crate::places::Places;
 use engine::TreeEngine;
 use lossy::Lossy;
 use oracle_test::OracleTest;
+use prefix::Prefixes;
 
 /// Lets the power fail in the trees of a trace, and groups the findings by root cause.
 pub(crate) fn crash(
@@ -110,31 +111,7 @@ pub(crate) fn crash(
     let totals = &mut crashed.totals;
     totals.failure_points = prefixes.planned;
     totals.failure_points_run = prefixes.run;
-    if options.only_races() {
-        // What fails with nothing lost is about no read.
-        crashed.findings.clear();
-    }
-    let loses = options.lazy.is_some() || options.eager.is_some() || options.races.is_some();
-    if loses && !engine.is_interrupted {
-        let lossy = engine.lossy(options, &mut prefixes, &mut places);
-        if let Some(mut lossy) = engine.unless_interrupted(lossy)? {
-            if !options.only_races() {
-                engine.fail_during_recovery(&prefixes, &mut lossy, again, options)?;
-            }
-            let points = std::mem::take(&mut lossy.taken);
-            add_lossy(lossy, &mut crashed);
-            if let Some(races) = &options.races {
-                engine.allow(100);
-                let known = &crashed.findings;
-                let found = engine.races(&points, races, &prefixes, known, &mut places);
-                if let Some(found) = engine.unless_interrupted(found)? {
-                    crashed.findings.extend(found.findings);
-                    crashed.notes.extend(found.note);
-                    crashed.totals.races = Some(found.races);
-                }
-            }
-        }
-    }
+    engine.lose(options, &mut prefixes, again, &mut places, &mut crashed)?;
     let suspects = engine.runner.take_suspects();
     let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
     let mut tested = None;
@@ -165,6 +142,47 @@ pub(crate) fn crash(
     judge_oracle(tested, &mut crashed);
     crashed.totals.recovery_runs = runner.runs;
     Ok(crashed)
+}
+
+impl TreeEngine<'_, '_> {
+    /// The crashes that lose something, and what recovery reads of what can be lost.
+    fn lose(
+        &mut self,
+        options: &CrashOptions,
+        prefixes: &mut Prefixes,
+        again: Result<&RecoveryRecording, &str>,
+        places: &mut Places<'_>,
+        crashed: &mut Crashed,
+    ) -> Result<(), CheckError> {
+        if options.only_races() {
+            // What fails with nothing lost is about no read.
+            crashed.findings.clear();
+        }
+        let loses = options.lazy.is_some() || options.eager.is_some() || options.races.is_some();
+        if !loses || self.is_interrupted {
+            return Ok(());
+        }
+        let lossy = self.lossy(options, prefixes, places);
+        let Some(mut lossy) = self.unless_interrupted(lossy)? else {
+            return Ok(());
+        };
+        if !options.only_races() {
+            self.fail_during_recovery(prefixes, &mut lossy, again, options)?;
+        }
+        let points = std::mem::take(&mut lossy.taken);
+        add_lossy(lossy, crashed);
+        let Some(races) = &options.races else {
+            return Ok(());
+        };
+        self.allow(100);
+        let found = self.races(&points, races, prefixes, &crashed.findings, places);
+        if let Some(found) = self.unless_interrupted(found)? {
+            crashed.findings.extend(found.findings);
+            crashed.notes.extend(found.note);
+            crashed.totals.races = Some(found.races);
+        }
+        Ok(())
+    }
 }
 
 /// Adds what crashes that lose something have shown.

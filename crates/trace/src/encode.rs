@@ -3,6 +3,7 @@
 //! Does not know of compression, files or definitions: the writer has checked that what a record
 //! names exists.
 
+use powerfail_model::files::NodeId;
 use powerfail_model::{Event, Place};
 
 use crate::file::{EntryName, FileOperation, NewNode, RangeChange};
@@ -244,15 +245,18 @@ impl Encoder {
                 self.numbers([tag::FILE_SYNC, node.0.into(), data_only.into()]);
             }
             FileOperation::SyncFileSystem => self.numbers([tag::FILE_SYNC_ALL]),
-            FileOperation::Close { node } => self.numbers([tag::FILE_CLOSE, node.0.into()]),
-            FileOperation::FailedSync { node } => {
-                self.numbers([tag::FILE_FAILED_SYNC, node.0.into()]);
-            }
+            FileOperation::Close { node } => self.about(tag::FILE_CLOSE, node),
+            FileOperation::FailedSync { node } => self.about(tag::FILE_FAILED_SYNC, node),
             FileOperation::CrossedDevices { entry } => {
                 self.numbers([tag::FILE_CROSSED_DEVICES]);
                 self.entry(entry);
             }
         }
+    }
+
+    /// An operation that says only which node it is about.
+    fn about(&mut self, code: u64, node: NodeId) {
+        self.numbers([code, node.0.into()]);
     }
 
     /// A record without address.

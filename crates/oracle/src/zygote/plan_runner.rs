@@ -110,7 +110,7 @@ impl<'a> PlanRunner<'a> {
         let mut outputs = Vec::new();
         let mut suspects = Vec::new();
         let mut denied = Vec::new();
-        let mut uses = Vec::new();
+        let mut file_uses = Vec::new();
         let mut from_snapshot = false;
         let mut shown = HangKnowledge::default();
         let used = system::time_of_children();
@@ -125,7 +125,7 @@ impl<'a> PlanRunner<'a> {
             from_snapshot = run.from_snapshot;
             if let Some(tracer) = &mut run.processes.tracer {
                 denied = tracer.take_denied();
-                uses = tracer.take_uses();
+                file_uses = tracer.take_uses();
             }
             shown = std::mem::take(&mut run.shown);
             let commands = run.processes.commands.iter();
@@ -163,7 +163,7 @@ impl<'a> PlanRunner<'a> {
             shown,
             suspects,
             denied,
-            uses,
+            uses: file_uses,
         }
     }
 

@@ -127,12 +127,13 @@ fn accesses(thread: i32, call: Call, result: i64) -> Vec<Access> {
             vec![access(at(4), arguments[5], arguments[1], true)]
         }
         _ if count == 0 => Vec::new(),
-        libc::SYS_read | libc::SYS_readv => vec![access(at(0), here(at(0)), count, true)],
         libc::SYS_pread64 | libc::SYS_preadv => vec![access(at(0), arguments[3], count, true)],
         libc::SYS_preadv2 if arguments[3] != u64::MAX => {
             vec![access(at(0), arguments[3], count, true)]
         }
-        libc::SYS_preadv2 => vec![access(at(0), here(at(0)), count, true)],
+        libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
+            vec![access(at(0), here(at(0)), count, true)]
+        }
         libc::SYS_write | libc::SYS_writev => vec![access(at(0), here(at(0)), count, false)],
         libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
             vec![access(at(0), arguments[3], count, false)]
