@@ -1,7 +1,8 @@
-//! `cargo xtask cluster`: the recipe for Slurm in `examples/clusters` on a Slurm of one node.
+//! `cargo xtask cluster`: the recipes for Slurm in `examples/clusters` on a Slurm of one node.
 //!
 //! Everything of it is in a folder of its own: munge with a key of its own, the controller and the node with ports and state of
-//! their own. All of it ends with this program. The merged report must be that of one run, byte for byte.
+//! their own. All of it ends with this program. The merged report of the shares must be that of one run, byte for byte, and
+//! each instance of a campaign must have test cases of the other.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
+use serde_json::Value;
 
 use crate::packages;
 use crate::run;
@@ -21,65 +23,130 @@ const SHARES: &str = "3";
 /// How long the controller may take to answer.
 const PATIENCE: Duration = Duration::from_mins(1);
 const PROGRAM: &str = "crates/cli/tests/check/programs/many.c";
+const FUZZED: &str = "crates/cli/tests/fuzz/programs/shop.c";
+/// As many as the node has processors: they run at the same time.
+const INSTANCES: u32 = 2;
+/// How long they run.
+const FUZZ_TIME: &str = "20s";
 
-/// Runs the recipe. `powerfail` is the binary.
-pub fn run_recipe(powerfail: &Path) -> anyhow::Result<()> {
+/// Runs the recipes. `powerfail` is the binary.
+pub fn run_recipes(powerfail: &Path) -> anyhow::Result<()> {
     packages::install(&PACKAGES)?;
-    let recipe = std::path::absolute("examples/clusters/slurm.sh")?;
     let folder = std::path::absolute("target/cluster")?;
     if folder.exists() {
         fs::remove_dir_all(&folder).context("cannot remove target/cluster")?;
     }
     fs::create_dir_all(&folder).context("cannot make target/cluster")?;
-    run(Command::new("gcc")
-        .args(["-std=gnu11", "-g", "-Wl,-z,now", "-o"])
-        .arg(folder.join("bug"))
-        .arg(PROGRAM))?;
-    let in_folder = |program: &Path| {
-        let mut command = Command::new(program);
-        command.current_dir(&folder);
-        command
-    };
-    run(in_folder(powerfail).args(["record", "-o", "run.trace", "--", "./bug", "{pool}"]))?;
-    let options = ["--recover", "./bug {pool} recover"];
-    let one = in_folder(powerfail)
-        .args(["check", "--trace", "run.trace", "--format", "json"])
-        .args(["--out", "whole"])
-        .args(options)
-        .output()?;
-    ensure!(
-        one.status.code() == Some(1),
-        "the planted bug was not found"
-    );
-
-    let slurm = Slurm::start(&folder)?;
-    let submitted = in_folder(&recipe)
-        .args([SHARES, "run.trace", "results"])
-        .args(options)
-        .env("POWERFAIL", powerfail)
-        .env("SLURM_CONF", &slurm.configuration)
-        .output()?;
-    let errors = String::from_utf8_lossy(&submitted.stderr);
-    ensure!(submitted.status.success(), "slurm.sh failed: {errors}");
-    let job = String::from_utf8(submitted.stdout)?;
-    let job = job.trim();
-    // Ends when the job has ended, however it has.
-    run(in_folder(Path::new("srun"))
-        .args(["--quiet", &format!("--dependency=afterany:{job}"), "true"])
-        .env("SLURM_CONF", &slurm.configuration))?;
-    drop(slurm);
-
-    let results = folder.join("results");
-    let report = fs::read(results.join("report.json")).context("there is no merged report")?;
-    if report != one.stdout {
-        let log = fs::read_to_string(results.join("merge.log")).unwrap_or_default();
-        bail!("the merged report is not that of one run; the merge has written:\n{log}");
+    for (name, source) in [("bug", PROGRAM), ("shop", FUZZED)] {
+        run(Command::new("gcc")
+            .args(["-std=gnu11", "-g", "-Wl,-z,now", "-o"])
+            .arg(folder.join(name))
+            .arg(source))?;
     }
-    let log = fs::read_to_string(results.join("merge.log"))?;
-    let known = log.lines().find(|line| line.contains("were known"));
-    println!("{SHARES} shares under Slurm give the report of one run");
-    println!("{}", known.unwrap_or_default());
-    Ok(())
+    let slurm = Slurm::start(&folder)?;
+    let cluster = Cluster {
+        slurm,
+        folder,
+        powerfail,
+    };
+    cluster.check()?;
+    cluster.fuzz()
+}
+
+/// A Slurm, and where its jobs run.
+struct Cluster<'p> {
+    slurm: Slurm,
+    folder: PathBuf,
+    powerfail: &'p Path,
+}
+
+impl Cluster<'_> {
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.folder)
+            .env("POWERFAIL", self.powerfail)
+            .env("SLURM_CONF", &self.slurm.configuration);
+        command
+    }
+
+    /// Submits the jobs of a recipe, and waits until the one that it names has ended, however it has.
+    fn run_recipe(&self, name: &str, arguments: &[&str]) -> anyhow::Result<()> {
+        let recipe = std::path::absolute(Path::new("examples/clusters").join(name))?;
+        let submitted = self.command(&recipe).args(arguments).output()?;
+        let errors = String::from_utf8_lossy(&submitted.stderr);
+        ensure!(submitted.status.success(), "{name} failed: {errors}");
+        let job = String::from_utf8(submitted.stdout)?;
+        let dependency = format!("--dependency=afterany:{}", job.trim());
+        run(self
+            .command(Path::new("srun"))
+            .args(["--quiet", &dependency, "true"]))
+    }
+
+    /// A check in shares.
+    fn check(&self) -> anyhow::Result<()> {
+        let recording = ["record", "-o", "run.trace", "--", "./bug", "{pool}"];
+        run(self.command(self.powerfail).args(recording))?;
+        let options = ["--recover", "./bug {pool} recover"];
+        let one = self
+            .command(self.powerfail)
+            .args(["check", "--trace", "run.trace", "--format", "json"])
+            .args(["--out", "whole"])
+            .args(options)
+            .output()?;
+        ensure!(
+            one.status.code() == Some(1),
+            "the planted bug was not found"
+        );
+        let arguments = [SHARES, "run.trace", "results"];
+        self.run_recipe("slurm.sh", &[&arguments[..], &options].concat())?;
+        let results = self.folder.join("results");
+        let report = fs::read(results.join("report.json")).context("there is no merged report")?;
+        let log = fs::read_to_string(results.join("merge.log")).unwrap_or_default();
+        ensure!(
+            report == one.stdout,
+            "the merged report is not that of one run; the merge has written:\n{log}"
+        );
+        println!("{SHARES} shares under Slurm give the report of one run");
+        let known = log.lines().find(|line| line.contains("were known"));
+        println!("{}", known.unwrap_or_default());
+        Ok(())
+    }
+
+    /// A campaign with several instances that share a directory.
+    fn fuzz(&self) -> anyhow::Result<()> {
+        let instances = INSTANCES.to_string();
+        let limits = ["--time", FUZZ_TIME, "--jobs", "1", "--check-with", "prefix"];
+        let target = ["--", "./shop", "{pool}"];
+        let arguments = [&[instances.as_str(), "team"][..], &limits, &target].concat();
+        self.run_recipe("slurm-fuzz.sh", &arguments)?;
+        for number in 1..=INSTANCES {
+            let out = format!("team/{number}");
+            let shown = self
+                .command(self.powerfail)
+                .args(["fuzz", "show", &out, "--json"])
+                .output()?;
+            let log = fs::read_to_string(self.folder.join(format!("{out}.log")));
+            let log = log.unwrap_or_default();
+            let shown: Value = serde_json::from_slice(&shown.stdout)
+                .with_context(|| format!("{out} is no campaign; its job has written:\n{log}"))?;
+            let cases = shown["cases"].as_array().context("no test cases")?;
+            let is_read = |case: &&Value| {
+                let from = case["entry"]["found_by"].as_str();
+                from.is_some_and(|from| from.contains(" of "))
+            };
+            let read = cases.iter().filter(is_read).count();
+            ensure!(
+                read > 0,
+                "{out} has nothing of the others; its job has written:\n{log}"
+            );
+            let all = cases.len();
+            println!(
+                "instance {number} under Slurm has {read} of its {all} test cases from others"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Munge, the controller and a node. They end when this is dropped.

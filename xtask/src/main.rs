@@ -23,7 +23,7 @@ usage: cargo xtask COMMAND
   targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md;
                   POWERFAIL names another binary than that of a release build
   planted         check all programs with planted bugs, and write docs/figures/planted.md
-  cluster         check a program in shares under a Slurm of one node, as docs/guide/clusters.md says (as root)
+  cluster         check a program in shares, and fuzz one, under a Slurm of one node, as docs/guide/clusters.md says (as root)
   deb             build the Debian package, in target/deb
   notices         print the licences of the crates that powerfail contains
   picture         make docs/figures/report.png, the picture of a report in README.md (needs chromium)
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         ["example"] => example(),
         ["targets"] => chosen().and_then(|binary| targets::run(&binary, None)),
         ["targets", name] => chosen().and_then(|binary| targets::run(&binary, Some(name))),
-        ["cluster"] => release().and_then(|binary| cluster::run_recipe(&binary)),
+        ["cluster"] => release().and_then(|binary| cluster::run_recipes(&binary)),
         ["planted"] => planted::run(cargo),
         ["deb"] => package(),
         ["notices"] => notices::text().map(|text| print!("{text}")),

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets, vm};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 26] = [
+const NEEDED: [(&str, &str); 27] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -46,6 +46,10 @@ const NEEDED: [(&str, &str); 26] = [
     ("qemu-system-x86", "a test checks a file system in a guest"),
     ("busybox-static", "the guest runs it"),
     ("parallel", "a recipe for shares of a run is tested with it"),
+    (
+        "iproute2",
+        "campaigns on several machines are tested in networks of their own",
+    ),
 ];
 
 /// Installs what is missing; without the right to do so, names it.

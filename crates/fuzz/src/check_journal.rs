@@ -26,6 +26,9 @@ pub(crate) struct CheckLine {
     /// The test case needs no more work.
     #[serde(default)]
     done: bool,
+    /// Another instance has found the test case, and checks it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    elsewhere: bool,
     /// Locations at which crash images were made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     locations: Vec<u32>,
@@ -40,6 +43,7 @@ pub(crate) struct CheckLine {
 pub(crate) struct CheckJournal {
     journal: Mutex<Journal<CheckLine>>,
     done: FxHashSet<CaseNumber>,
+    elsewhere: FxHashSet<CaseNumber>,
 }
 
 impl CheckJournal {
@@ -49,10 +53,13 @@ impl CheckJournal {
         history: &CheckHistory,
         locations: &mut ImagedLocations,
     ) -> Result<Self, CampaignError> {
-        let mut done = FxHashSet::default();
+        let (mut done, mut elsewhere) = (FxHashSet::default(), FxHashSet::default());
         let (journal, _) = Journal::open(&directory.join(FILE), |line: CheckLine| {
             if line.done {
                 done.insert(CaseNumber(line.case));
+            }
+            if line.elsewhere {
+                elsewhere.insert(CaseNumber(line.case));
             }
             locations.restore(&line.locations);
             history.restore(line.moments.into_iter().map(PointKey), &line.tried);
@@ -60,12 +67,28 @@ impl CheckJournal {
         Ok(Self {
             journal: Mutex::new(journal),
             done,
+            elsewhere,
         })
     }
 
     /// Whether an earlier run of the campaign has checked a test case.
     pub(crate) fn is_done(&self, case: CaseNumber) -> bool {
         self.done.contains(&case)
+    }
+
+    /// Whether another instance has found a test case, and checks it.
+    pub(crate) fn is_elsewhere(&self, case: CaseNumber) -> bool {
+        self.elsewhere.contains(&case)
+    }
+
+    /// Records that another instance has found a test case, and checks it.
+    pub(crate) fn elsewhere(&self, case: CaseNumber) -> Result<(), CampaignError> {
+        let line = CheckLine {
+            case: case.0,
+            elsewhere: true,
+            ..CheckLine::default()
+        };
+        Ok(lock(&self.journal).append(&line)?)
     }
 
     /// Records at which locations crash images of a test case were made.
@@ -95,6 +118,7 @@ impl CheckJournal {
         let line = CheckLine {
             case: case.0,
             done: true,
+            elsewhere: false,
             locations: Vec::new(),
             moments: moments.iter().map(|key| key.0).collect(),
             tried,
@@ -128,9 +152,12 @@ mod tests {
         journal
             .done(CaseNumber(2), &[PointKey(5), PointKey(6)], tried)
             .unwrap();
+        journal.elsewhere(CaseNumber(3)).unwrap();
         let (history, mut locations) = (CheckHistory::default(), ImagedLocations::default());
         let again = open(&history, &mut locations);
         assert!(!again.is_done(CaseNumber(1)) && again.is_done(CaseNumber(2)));
+        assert!(!again.is_done(CaseNumber(3)) && again.is_elsewhere(CaseNumber(3)));
+        assert!(!again.is_elsewhere(CaseNumber(2)));
         assert!(!locations.insert(7) && locations.insert(8));
         assert!(history.has_moment(PointKey(6)) && !history.has_moment(PointKey(7)));
     }

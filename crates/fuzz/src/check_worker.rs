@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use powerfail_explore::{PointKey, PointKeys, Random, StackNames};
 use powerfail_finding::RecoveryOutcome;
-use powerfail_fuzz_store::{CaseNumber, Edge, Images, Priority, TestCase};
+use powerfail_fuzz_store::{CaseNumber, Edge, Entry, Images, Priority, TestCase};
 use powerfail_image::DirectoryContents;
 use powerfail_model::EventIndex;
 use powerfail_recorder::TargetStatus;
@@ -473,8 +473,15 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
                 return Ok(());
             }
         }
-        self.shared.offer(std::iter::once(received.case.clone()));
-        Ok(())
+        let entry = Entry {
+            priority: Priority::Medium,
+            time_s: self.shared.time_s(),
+            execs: self.shared.executions(),
+            new_locations: 0,
+            found_by: "another machine".to_owned(),
+            minimised_from: None,
+        };
+        self.shared.import(received.case.clone(), &entry)
     }
 }
 

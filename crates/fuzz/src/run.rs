@@ -270,10 +270,7 @@ fn import(shared: &SharedState<'_>, others: &mut OtherInstances) -> Result<bool,
         entry.found_by = format!("{} of {}", imported.number, imported.from.display());
         entry.time_s = shared.time_s();
         entry.minimised_from = None;
-        let (_, is_new) = shared.campaign.queue.append(&imported.case, &entry)?;
-        if is_new {
-            shared.offer(std::iter::once(imported.case));
-        }
+        shared.import(imported.case, &entry)?;
     }
     others.done()?;
     Ok(pulled.more)
@@ -287,7 +284,8 @@ impl SharedState<'_> {
                 self.checks_done.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            if self.lost_images.contains(&queued.image) {
+            let is_ours = !self.check_journal.is_elsewhere(queued.number);
+            if !is_ours || self.lost_images.contains(&queued.image) {
                 continue;
             }
             let case: TestCase = self.campaign.queue.load(queued.number)?;

@@ -260,6 +260,17 @@ impl<'o> SharedState<'o> {
         Ok(())
     }
 
+    /// Stores a test case of another instance, and offers it to the workers. The instance that found it checks it, and
+    /// has sent it to all others.
+    pub(crate) fn import(&self, case: TestCase, entry: &Entry) -> Result<(), CampaignError> {
+        let (number, is_new) = self.campaign.queue.append(&case, entry)?;
+        if is_new {
+            self.check_journal.elsewhere(number)?;
+            self.offer(std::iter::once(case));
+        }
+        Ok(())
+    }
+
     /// How soon a failure is explained. It takes long to see a hang again, so hangs come last; except for the first
     /// one, which is most likely that of an input that the user gave.
     fn worth_of_failure(&self, failure: ExecutionFailure) -> (Priority, u64) {

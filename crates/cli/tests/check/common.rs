@@ -1,6 +1,7 @@
 //! One folder per test, in which programs are built and `powerfail` runs.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -162,6 +163,35 @@ impl Folder {
     pub(crate) fn record(&self) {
         let run = self.powerfail(&["record", "-o", "run.trace", "--", "./bug", "{pool}"]);
         run.ends_with(CLEAN);
+    }
+}
+
+/// A recipe in `examples/clusters`.
+pub(crate) fn recipe(name: &str) -> String {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/clusters");
+    format!("{examples}/{name}")
+}
+
+impl Folder {
+    /// Makes a program that does what the recipes for Slurm need of `sbatch`, at once. It leaves a file in `jobs` for each
+    /// job.
+    pub(crate) fn make_sbatch(&self) {
+        for name in ["jobs", "bin"] {
+            fs::create_dir(self.path(name)).expect("a folder");
+        }
+        self.write("bin/sbatch", include_str!("sbatch.sh"));
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.path("bin/sbatch"), mode).expect("a file of ours");
+    }
+
+    /// A recipe for Slurm, with that program.
+    pub(crate) fn slurm_recipe(&self, name: &str) -> Command {
+        let path = std::env::var("PATH").expect("a path");
+        let mut command = self.command(&recipe(name));
+        command
+            .env("POWERFAIL", env!("CARGO_BIN_EXE_powerfail"))
+            .env("PATH", format!("{}:{path}", self.text_path("bin")));
+        command
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{CLEAN, FINDINGS, Folder, RECOVER, Run, SETUP};
+use crate::common::{CLEAN, FINDINGS, Folder, RECOVER, Run, SETUP, recipe};
 
 /// Runs a command on `run.trace` as a whole.
 fn whole(folder: &Folder, command: &[&str]) -> Run {
@@ -209,12 +209,6 @@ fn what_are_not_the_shares_of_one_run_is_refused() {
     shares.is_refused_with(SETUP, &["--partition needs --trace"]);
 }
 
-/// A recipe in `examples/clusters`.
-fn recipe(name: &str) -> String {
-    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/clusters");
-    format!("{examples}/{name}")
-}
-
 /// A folder with a trace of a program with bugs, and the report of one check.
 fn scene() -> (Folder, String) {
     let folder = Folder::new();
@@ -241,61 +235,14 @@ fn the_recipe_for_gnu_parallel() {
     assert_eq!(run.code, FINDINGS);
 }
 
-/// Does what sbatch does with the options of the recipe, at once. A job whose dependency has failed is not run.
-const SBATCH: &str = r#"#!/bin/sh
-set -eu
-array= dependency= output=/dev/null
-while [ $# -gt 0 ]; do
-	case $1 in
-	--array) array=$2; shift 2 ;;
-	--dependency) dependency=$2; shift 2 ;;
-	--output) output=$2; shift 2 ;;
-	--wrap) wrap=$2; shift 2 ;;
-	--job-name | --open-mode | --kill-on-invalid-dep) shift 2 ;;
-	--parsable | --requeue) shift ;;
-	*) echo "sbatch: unknown option $1" >&2; exit 1 ;;
-	esac
-done
-job=$(($(ls jobs | wc -l) + 1))
-if [ -n "$dependency" ] && ! [ -e "jobs/${dependency#afterok:}.ok" ]; then
-	touch "jobs/$job.never"
-	echo "$job"
-	exit 0
-fi
-state=ok
-if [ -n "$array" ]; then
-	for task in $(seq "${array%-*}" "${array#*-}"); do
-		log=$(echo "$output" | sed "s/%a/$task/")
-		SLURM_ARRAY_TASK_ID=$task sh -c "$wrap" >>"$log" 2>&1 || state=failed
-	done
-else
-	sh -c "$wrap" >>"$output" 2>&1 || state=failed
-fi
-touch "jobs/$job.$state"
-echo "$job"
-"#;
-
 #[test]
 fn the_recipe_for_slurm() {
     let (folder, report) = scene();
-    for name in ["jobs", "bin"] {
-        fs::create_dir(folder.path(name)).expect("a folder");
-    }
-    folder.write("bin/sbatch", SBATCH);
-    let made = folder
-        .command("chmod")
-        .args(["+x", "bin/sbatch"])
-        .status()
-        .expect("chmod");
-    assert!(made.success());
-    let path = std::env::var("PATH").expect("a path");
-    let path = format!("{}:{path}", folder.text_path("bin"));
+    folder.make_sbatch();
     let submit = |directory: &str, recover: &str| -> Run {
         folder
-            .command(&recipe("slurm.sh"))
+            .slurm_recipe("slurm.sh")
             .args(["2", "run.trace", directory, "--recover", recover])
-            .env("POWERFAIL", env!("CARGO_BIN_EXE_powerfail"))
-            .env("PATH", &path)
             .output()
             .expect("a shell")
             .into()

@@ -12,6 +12,7 @@ mod files;
 mod foreign;
 mod interrupted;
 mod learnt;
+mod machines;
 mod minimised;
 mod plotted;
 mod refused;

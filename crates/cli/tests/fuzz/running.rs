@@ -22,10 +22,16 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 /// `powerfail fuzz` with these arguments, in its own process group.
 pub(crate) fn start(folder: &Folder, mark: &str, arguments: &[&str]) -> Child {
+    start_by(&[], folder, mark, arguments)
+}
+
+/// The same, by a program that executes it.
+pub(crate) fn start_by(by: &[&str], folder: &Folder, mark: &str, arguments: &[&str]) -> Child {
     // A shell ignores these signals in its background jobs, and powerfail would inherit that.
-    let mut command = folder.command("env");
+    let words = [by, &["env", "--default-signal=INT,TERM"]].concat();
+    let mut command = folder.command(words[0]);
     command
-        .arg("--default-signal=INT,TERM")
+        .args(&words[1..])
         .arg(env!("CARGO_BIN_EXE_powerfail"))
         .arg("fuzz")
         .args(arguments)

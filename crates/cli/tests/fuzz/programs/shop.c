@@ -9,6 +9,7 @@
 //   a..h  increments a counter; each letter has its own line
 //   o, p  an order, and its payment: the payment's flag is durable before the paid order (planted)
 //   SALE  a sale, with separate instructions: mutation cannot guess the word
+//   GIFT  a gift, in the same way
 //   KILL  crashes
 //   HANG  hangs
 //
@@ -42,6 +43,7 @@ struct shop {
     struct word order;
     struct word made;
     struct word sale;
+    struct word gift;
 };
 
 static struct shop *shop;
@@ -69,6 +71,11 @@ static void command(int letter)
     if (last == WORD('S', 'A', 'L', 'E')) {
         shop->sale.value = 1;
         __builtin_ia32_clflush((void *)&shop->sale.value);
+        __builtin_ia32_sfence();
+    }
+    if (last == WORD('G', 'I', 'F', 'T')) {
+        shop->gift.value = 1;
+        __builtin_ia32_clflush((void *)&shop->gift.value);
         __builtin_ia32_sfence();
     }
     if (last == WORD('K', 'I', 'L', 'L'))
