@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::tree::{
-    Conflict, ObservationTree, ReadStep, Reading, Stop, TakenChoice, TreeWalk, root_of, value_read,
+    Conflict, ObservationTree, ReadStep, Reading, Stop, TakenChoice, TreeWalk, Watching, value_read,
 };
 use powerfail_explore::lazy::{CrashTable, Seen, Segments};
 use powerfail_model::{EventIndex, LineId, LineIndex};
@@ -99,7 +99,7 @@ pub(crate) struct Trees {
     points_min: usize,
     /// For each segment: executions that are not logged, and those that are.
     shared: Vec<[Mutex<SharedTree>; 2]>,
-    /// The digest of the watched lines of each segment.
+    /// The digest of the watched bytes of each segment.
     names: Vec<u128>,
     /// What all of them take in memory, about.
     len_bytes: AtomicUsize,
@@ -199,11 +199,14 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn name_of_lines(lines: &BTreeSet<LineId>) -> u128 {
+fn name_of_lines(lines: &BTreeMap<LineId, ByteSet>) -> u128 {
     let mut hasher = Xxh3::new();
-    for id in lines {
+    for (id, bytes) in lines {
         hasher.update(&id.pool.0.to_le_bytes());
         hasher.update(&id.line.0.to_le_bytes());
+        for word in bytes.words() {
+            hasher.update(&word.to_le_bytes());
+        }
     }
     hasher.digest128()
 }
@@ -228,7 +231,7 @@ fn name_of_steps(root: u128, steps: &[Step]) -> u128 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PointTree<'t> {
     trees: &'t Trees,
-    watched: &'t BTreeSet<LineId>,
+    watched: &'t BTreeMap<LineId, ByteSet>,
     shared: &'t Mutex<SharedTree>,
     segment: usize,
     is_logged: bool,
@@ -271,9 +274,7 @@ pub(crate) struct ObservedCrash<'a> {
     tree: PointTree<'a>,
     table: &'a CrashTable,
     pools: &'a Pools,
-    root: u128,
-    /// The lines that are watched because only recovery has changed them.
-    others: BTreeSet<LineId>,
+    watching: Watching,
     watches: Vec<Watch>,
 }
 
@@ -286,42 +287,32 @@ impl<'a> ObservedCrash<'a> {
         newest: &dyn Fn(LineId) -> Vec<u8>,
     ) -> Self {
         let table = &crash.table;
-        let is_other = |id: &LineId| !tree.watched.contains(id);
-        // Only recovery has changed these.
-        let mut others: BTreeMap<LineId, Vec<&[u8]>> = BTreeMap::new();
-        for (id, bytes) in crash.overlay.lines().filter(|(id, _)| is_other(id)) {
-            if newest(id) != bytes {
-                others.insert(id, vec![bytes]);
-            }
-        }
-        for line in table.lines.iter().filter(|line| is_other(&line.id)) {
-            let contents = line.contents.iter().map(|content| &content.bytes[..]);
-            others.insert(line.id, contents.collect());
-        }
+        let mut watching = Watching::after(tree.watched, crash, newest);
         let line_bytes = table.line_bytes as u64;
-        let watch = |id: &LineId| {
+        let watch = |(id, bytes): (&LineId, &ByteSet)| {
             let pool = pools.number(id.pool)?;
             let start = id.line.0 * line_bytes;
-            Some((0..line_bytes / UNIT_BYTES).map(move |unit| Watch {
+            let units = 0..line_bytes / UNIT_BYTES;
+            let units = units.zip(bytes.words()).filter(|(_, bytes)| *bytes != 0);
+            Some(units.map(move |(unit, bytes)| Watch {
                 pool,
                 offset: start + unit * UNIT_BYTES,
-                bytes: u64::MAX,
+                bytes,
                 ..Watch::default()
             }))
         };
-        let lines = tree.watched.iter().chain(others.keys());
-        let watches = lines.filter_map(watch).flatten().collect();
+        let watches = watching.bytes.iter().filter_map(watch).flatten().collect();
         // Which pools there are is something that recovery can see, too.
         let indices = pools.indices.iter().fold(0_u128, |sum, index| {
             sum.wrapping_mul(0x1_0000_01b3)
                 .wrapping_add(index.map_or(0, |index| u128::from(index.0) + 1))
         });
+        watching.root = watching.root.wrapping_add(indices);
         Self {
             tree,
             table,
             pools,
-            others: others.keys().copied().collect(),
-            root: root_of(others).wrapping_add(indices),
+            watching,
             watches,
         }
     }
@@ -331,14 +322,13 @@ impl<'a> ObservedCrash<'a> {
         TreeName {
             watched: self.tree.trees.names[self.tree.segment],
             is_logged: self.tree.is_logged,
-            root: self.root,
+            root: self.watching.root,
         }
     }
 
     /// Whether a read is one that can be noted here.
     fn is_watched(&self, step: &Step) -> bool {
-        let id = &step.reading.id;
-        self.tree.watched.contains(id) || self.others.contains(id)
+        self.watching.bytes.contains_key(&step.reading.id)
     }
 
     /// Adds the executions that were kept in files.
@@ -350,7 +340,7 @@ impl<'a> ObservedCrash<'a> {
     ) -> Result<(), CheckError> {
         // Others wait, so that they need not execute what is about to be known.
         let mut to = lock(to);
-        if !to.loaded.insert(self.root) {
+        if !to.loaded.insert(self.watching.root) {
             return Ok(());
         }
         for (kept, modules) in by.kept(&self.name())? {
@@ -502,10 +492,10 @@ impl<'a> ObservedCrash<'a> {
         mut known: KnownExecution,
     ) -> Result<(), Conflict> {
         let succeeds = is_success(&known.verdict);
-        known.name = name_of_steps(self.root, &steps);
+        known.name = name_of_steps(self.watching.root, &steps);
         let len_bytes = known.len_bytes();
         let before = to.tree.node_count();
-        let (leaf, is_new) = to.tree.insert(self.root, steps, known)?;
+        let (leaf, is_new) = to.tree.insert(self.watching.root, steps, known)?;
         if is_new {
             let len_bytes = len_bytes + (to.tree.node_count() - before) * READ_BYTES;
             let all = &self.tree.trees.len_bytes;
@@ -587,7 +577,7 @@ pub(crate) fn walk_tree(
     visit: &mut dyn FnMut(LazyExecution) -> Result<(), CheckError>,
 ) -> Result<Option<WalkSummary>, CheckError> {
     let line_bytes = crash.table.line_bytes;
-    let mut walk = TreeWalk::new(crash.table, crash.root);
+    let mut walk = TreeWalk::new(crash.table, crash.watching.root);
     let mut summary = WalkSummary::new();
     let mut before: Option<Vec<u32>> = None;
     let mut asked: Option<Vec<u32>> = None;

@@ -5,19 +5,22 @@
 //! an edge that exists needs no execution, because recovery has already shown what it does after that value. An edge
 //! that is missing must be executed, and everything after it is new.
 //!
-//! That holds as long as every line that differs between failure points is *watched*: its first reads are in the tree,
-//! also where the line has one content only. [`Segments`](crate::lazy::Segments) says which lines these are. Lines that
-//! only recovery changes, before a nested failure, are not: what they hold selects the [root](ObservationTree::insert).
+//! That holds as long as every byte that differs between failure points is *watched*: its first read is in the tree,
+//! also where its line has one content only. [`Segments`](crate::lazy::Segments) says which bytes these are. After a nested
+//! failure there are others, which only recovery has changed: they select the [root](Watching).
 //!
 //! A read of bytes that were read before, or that recovery has overwritten, tells nothing new and is not in the tree.
 //! An execution whose next read differs from that of the node shows that recovery is not a function of what it reads: a
 //! [`Conflict`].
+
+use std::collections::BTreeMap;
 
 use powerfail_model::LineId;
 use powerfail_protocol::observe::ByteSet;
 use rustc_hash::FxHashMap;
 
 use crate::lazy::digest::digest_bytes;
+use crate::lazy::nested::CrashPoint;
 use crate::lazy::seen::{Observed, Seen};
 use crate::lazy::table::CrashTable;
 
@@ -180,9 +183,89 @@ impl<R, L> ObservationTree<R, L> {
     }
 }
 
+/// The bytes that are watched after a crash, and the root of the executions there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watching {
+    /// What is different in bytes that the segment does not watch.
+    pub root: u128,
+    /// Of each line, the bytes whose first read is noted.
+    pub bytes: BTreeMap<LineId, ByteSet>,
+}
+
+impl Watching {
+    /// `watched` are the bytes of the segment. `newest` gives the newest content of a line at the failure point of the
+    /// recorded run.
+    pub fn after(
+        watched: &BTreeMap<LineId, ByteSet>,
+        crash: &CrashPoint,
+        newest: &dyn Fn(LineId) -> Vec<u8>,
+    ) -> Self {
+        let table = &crash.table;
+        // Only recovery has changed these.
+        let mut others: BTreeMap<LineId, Vec<&[u8]>> = BTreeMap::new();
+        let mut more: BTreeMap<LineId, ByteSet> = BTreeMap::new();
+        for (id, bytes) in crash.overlay.lines() {
+            match watched.get(&id) {
+                Some(watched) => {
+                    let changed = ByteSet::differing(&newest(id), bytes).without(watched);
+                    more.insert(id, changed);
+                }
+                None if newest(id) != bytes => {
+                    others.insert(id, vec![bytes]);
+                }
+                None => {}
+            }
+        }
+        for line in &table.lines {
+            let contents = line.contents.iter().map(|content| &content.bytes[..]);
+            match watched.get(&line.id) {
+                // At the first failure, contents differ in watched bytes only.
+                Some(_) if crash.origins.is_empty() => {}
+                Some(watched) => {
+                    let newest = newest(line.id);
+                    let changed = contents.map(|bytes| ByteSet::differing(&newest, bytes));
+                    let changed = changed.fold(ByteSet::EMPTY, |all, it| all.union(&it));
+                    let more = more.entry(line.id).or_default();
+                    *more = more.union(&changed.without(watched));
+                }
+                None => {
+                    others.insert(line.id, contents.collect());
+                }
+            }
+        }
+        more.retain(|_, bytes| !bytes.is_empty());
+        let whole = ByteSet::range(0, table.line_bytes);
+        let mut bytes = watched.clone();
+        bytes.extend(others.keys().map(|id| (*id, whole)));
+        for (id, more) in &more {
+            let bytes = bytes.entry(*id).or_default();
+            *bytes = bytes.union(more);
+        }
+        Self {
+            root: root_of(others).wrapping_add(digest_of(&more)),
+            bytes,
+        }
+    }
+}
+
+/// The digest of sets of bytes of lines; zero for none.
+fn digest_of(lines: &BTreeMap<LineId, ByteSet>) -> u128 {
+    let mut bytes: Vec<u8> = Vec::new();
+    for (id, set) in lines {
+        let numbers = [u64::from(id.pool.0), id.line.0];
+        let words = numbers.into_iter().chain(set.words());
+        bytes.extend(words.flat_map(u64::to_le_bytes));
+    }
+    if bytes.is_empty() {
+        0
+    } else {
+        digest_bytes(&bytes)
+    }
+}
+
 /// What stands at the root for lines that are not watched, and the contents that each can have. No line twice, in
 /// ascending order.
-pub fn root_of<'l>(lines: impl IntoIterator<Item = (LineId, Vec<&'l [u8]>)>) -> u128 {
+fn root_of<'l>(lines: impl IntoIterator<Item = (LineId, Vec<&'l [u8]>)>) -> u128 {
     let mut bytes: Vec<u8> = Vec::new();
     for (id, contents) in lines {
         let numbers = [u64::from(id.pool.0), id.line.0, contents.len() as u64];

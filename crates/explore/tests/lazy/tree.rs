@@ -7,18 +7,20 @@ use powerfail_explore::lazy::nested::{
     CrashPoint, InterruptedRecovery, RecoveryEvent, failure_points,
 };
 use powerfail_explore::lazy::tree::{
-    Conflict, ObservationTree, ReadStep, Reading, Stop, TreeWalk, root_of, value_read,
+    Conflict, ObservationTree, ReadStep, Reading, Stop, TreeWalk, Watching, value_read,
 };
 use powerfail_explore::lazy::{
     CrashTable, Observed, Seen, SegmentLimits, SegmentsBuilder, TableLimits,
 };
-use powerfail_model::{EventIndex, Frontier, LineId, LineIndex, Rules, SparseImage};
+use powerfail_model::{
+    EventIndex, FlushKind, Frontier, LineId, LineIndex, Rules, SparseImage, StoreKind,
+};
 use powerfail_protocol::observe::ByteSet;
 
 use crate::brute::{behaviours, crash_images, interrupted};
 use crate::generate::{Generator, all_rules};
 use crate::lazily::LazyMemory;
-use crate::machine::{Behaviour, Instruction, Logged, Memory, Program, THREAD, run};
+use crate::machine::{Behaviour, Effect, Instruction, Logged, Memory, Program, THREAD, run};
 use crate::workload::{Workload, newest, step};
 
 /// Notes the first reads of watched lines, as the runtime does.
@@ -143,7 +145,7 @@ struct Shown {
 /// What is the same for all failure points of a run.
 struct Explorer<'a> {
     program: &'a Program,
-    watched: &'a BTreeSet<LineId>,
+    watched: &'a BTreeMap<LineId, ByteSet>,
     loads_max: usize,
     tree: Tree,
     executions: usize,
@@ -155,22 +157,15 @@ impl Explorer<'_> {
         let table = &crash.table;
         let line_bytes = table.line_bytes;
         let mut now = pool.to_vec();
-        let mut others: BTreeMap<LineId, Vec<&[u8]>> = BTreeMap::new();
         for (id, bytes) in crash.overlay.lines() {
             let start = id.line.0 as usize * line_bytes;
-            if !self.watched.contains(&id) && pool[start..start + line_bytes] != *bytes {
-                others.insert(id, vec![bytes]);
-            }
             now[start..start + line_bytes].copy_from_slice(bytes);
         }
-        for line in &table.lines {
-            if !self.watched.contains(&line.id) {
-                let contents = line.contents.iter().map(|content| &content.bytes[..]);
-                others.insert(line.id, contents.collect());
-            }
-        }
-        let lines: Vec<LineId> = self.watched.iter().chain(others.keys()).copied().collect();
-        let root = root_of(others);
+        let newest = |id: LineId| {
+            let start = id.line.0 as usize * line_bytes;
+            pool[start..start + line_bytes].to_vec()
+        };
+        let Watching { root, bytes } = Watching::after(self.watched, crash, &newest);
         let read = |id: LineId| {
             let start = id.line.0 as usize * line_bytes;
             now[start..start + line_bytes].to_vec()
@@ -200,11 +195,10 @@ impl Explorer<'_> {
                 Stop::Missing(prefix) => prefix,
             };
             self.executions += 1;
-            let whole = ByteSet::range(0, line_bytes);
             let mut memory = NotingMemory {
                 memory: LazyMemory::new(table, now.clone(), &prefix),
                 line_bytes,
-                unread: lines.iter().map(|id| (*id, whole)).collect(),
+                unread: bytes.clone(),
                 steps: Vec::new(),
                 loads: 0,
                 loads_max: self.loads_max,
@@ -408,7 +402,7 @@ fn a_line_with_one_content_is_in_the_tree() {
         ..CrashTable::default()
     };
     let crash = CrashPoint::first(table);
-    let watched = BTreeSet::from([LineId::default()]);
+    let watched = BTreeMap::from([(LineId::default(), ByteSet::range(0, 64))]);
     let mut explorer = Explorer {
         program: &program,
         watched: &watched,
@@ -459,4 +453,38 @@ fn a_recovery_that_is_no_function_of_what_it_reads_is_a_conflict() {
     assert!(tree.insert(1, [step_at(2, 1)], 8).is_ok(), "another root");
     assert!(tree.insert(0, [step_at(0, 2), step_at(2, 1)], 8).is_ok());
     assert_eq!((tree.leaf_count(), *tree.leaf(first)), (3, 7));
+}
+
+#[test]
+fn bytes_with_one_value_are_not_watched() {
+    let store = |at: u64, bytes: &[u8]| Effect::Store(StoreKind::Plain, at, bytes.to_vec());
+    let workload: Workload = [
+        // Changes nothing but the first byte; the line is open at the first failure point.
+        store(0, &[1, 0, 0, 0]),
+        Effect::Fence,
+        // In the same line and across a border: between the first failure point and the second.
+        store(8, &[0, 7]),
+        store(60, &[0, 0, 3, 0, 0, 4]),
+        Effect::Flush(FlushKind::Clflush, 0),
+    ]
+    .map(|effect| (0, effect))
+    .into();
+    let rules = Rules::default();
+    let limits = SegmentLimits::default();
+    let mut builder = SegmentsBuilder::new(rules, SparseImage::new(), limits);
+    for (index, entry) in workload.iter().enumerate() {
+        if index == 1 {
+            builder.point(EventIndex(1));
+        }
+        builder.apply(&step((index, entry)));
+    }
+    builder.point(EventIndex(workload.len() as u64));
+    let segments = builder.finish();
+    let [segment] = segments.all() else {
+        panic!("{segments:?}");
+    };
+    let watched: Vec<(u64, Vec<usize>)> = { segment.watched.iter() }
+        .map(|(id, bytes)| (id.line.0, bytes.iter().collect()))
+        .collect();
+    assert_eq!(watched, [(0, vec![0, 9, 62]), (1, vec![1])]);
 }

@@ -88,6 +88,21 @@ impl ByteSet {
         })
     }
 
+    /// The bytes in which two contents differ. Those beyond the end of one of them do not count.
+    pub fn differing(one: &[u8], other: &[u8]) -> Self {
+        let mut set = Self::EMPTY;
+        let chunks = one.chunks(64).zip(other.chunks(64));
+        for (word, (one, other)) in set.words.iter_mut().zip(chunks) {
+            if one == other {
+                continue;
+            }
+            for (at, (one, other)) in one.iter().zip(other).enumerate() {
+                *word |= u64::from(one != other) << at;
+            }
+        }
+        set
+    }
+
     /// Whether two contents agree on its bytes. Those beyond the end of one of them do not count.
     pub fn agree(&self, one: &[u8], other: &[u8]) -> bool {
         let chunks = one.chunks(64).zip(other.chunks(64));
@@ -111,6 +126,18 @@ impl ByteSet {
 #[cfg(test)]
 mod tests {
     use super::ByteSet;
+
+    #[test]
+    fn what_differs_does_not_agree() {
+        let (one, mut other) = ([7; 128], [7; 128]);
+        assert!(ByteSet::differing(&one, &other).is_empty());
+        for at in [0, 63, 64, 127] {
+            other[at] = 8;
+        }
+        let set = ByteSet::differing(&one, &other);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 63, 64, 127]);
+        assert!(ByteSet::range(1, 63).agree(&one, &other) && !set.agree(&one, &other));
+    }
 
     #[test]
     fn ranges_cross_words() {
