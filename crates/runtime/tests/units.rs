@@ -7,8 +7,8 @@
     reason = "the files are parts of the runtime, which uses all of them and allows this"
 )]
 
-#[path = "../src/recovery/comparison.rs"]
-mod comparison;
+#[path = "../src/recovery/arithmetic.rs"]
+mod arithmetic;
 #[path = "../src/platform/map_lines.rs"]
 mod map_lines;
 #[path = "../src/libc/seccomp_filter.rs"]

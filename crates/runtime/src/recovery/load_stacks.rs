@@ -1,7 +1,16 @@
 //! The calls that led to a load.
+//!
+//! # Safety
+//!
+//! Only the stack of the main thread is read, between the stack pointer and its end, where everything is mapped.
+#![allow(unsafe_code, reason = "reads the stack of the recovery")]
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use powerfail_unwind::{Cfa, RBP};
 
+use crate::libc::interpose;
 use crate::patching::modules::{self, Function, LoadedModule, Modules};
 use crate::platform::lock::Lock;
 use crate::platform::sys;
@@ -9,6 +18,14 @@ use crate::record::call_stacks::{self, Registers};
 
 /// What is loaded. Made when a pool is first used, because handlers must not ask the dynamic linker.
 static MODULES: Lock<Option<Modules>> = Lock::new(None);
+
+/// The highest address of the main thread's stack.
+static MAIN_STACK_END: AtomicU64 = AtomicU64::new(0);
+
+/// The process has started.
+pub(super) fn begin() {
+    MAIN_STACK_END.store(interpose::main_stack_end(), Ordering::Relaxed);
+}
 
 /// In a copy of the recovery that it has made itself.
 pub(super) fn reset_after_fork() {
@@ -53,22 +70,35 @@ const PAGE: u64 = 4096;
 
 /// A part of the stack. Each question to the kernel takes longer than all the rest of a step.
 struct StackPart {
+    /// Everything between these is mapped.
+    mapped: Range<u64>,
     from: u64,
     words: [u64; CHUNK],
     len: usize,
 }
 
 impl StackPart {
-    const NONE: Self = Self {
-        from: 0,
-        words: [0; CHUNK],
-        len: 0,
-    };
+    fn of(rsp: u64) -> Self {
+        /// As large as a main stack usually may be.
+        const MAIN_STACK_LEN: u64 = 64 << 20;
+        let end = MAIN_STACK_END.load(Ordering::Relaxed);
+        let is_main = rsp < end && end - rsp < MAIN_STACK_LEN;
+        Self {
+            mapped: if is_main { rsp..end } else { 0..0 },
+            from: 0,
+            words: [0; CHUNK],
+            len: 0,
+        }
+    }
 
     /// A word of the stack, if it is mapped.
     fn word(&mut self, address: u64) -> Option<u64> {
         if !address.is_multiple_of(WORD) {
             return sys::read_own_word(address);
+        }
+        if self.mapped.contains(&address) && address + WORD <= self.mapped.end {
+            // SAFETY: between the stack pointer and the end of the stack everything is mapped.
+            return Some(unsafe { (address as *const u64).read_volatile() });
         }
         let number = |part: &Self| {
             let number = address.checked_sub(part.from)? / WORD;
@@ -100,7 +130,7 @@ pub(super) fn walk(from: Registers, out: &mut [u64]) {
 }
 
 fn walk_in(modules: &Modules, from: Registers, out: &mut [u64]) {
-    let mut stack = StackPart::NONE;
+    let mut stack = StackPart::of(from.rsp);
     let Registers {
         mut pc,
         mut rsp,

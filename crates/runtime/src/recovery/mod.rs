@@ -26,10 +26,10 @@
 
 mod access;
 mod access_table;
+mod arithmetic;
 mod attention;
 pub(crate) mod breakpoints;
 mod choose;
-mod comparison;
 pub(crate) mod fork;
 mod hot_sites;
 mod load_stacks;
@@ -46,7 +46,7 @@ pub(crate) mod pool_calls;
 mod read_notes;
 mod registers;
 mod shared_file;
-mod simple_loads;
+mod simple_accesses;
 mod slow_sites;
 mod snapshot;
 mod state;
@@ -93,6 +93,7 @@ pub(crate) fn start() -> bool {
     ACTIVE.store(true, Ordering::Relaxed);
     threads::attach_unrecorded();
     signals::install_handlers(breakpoints::on_breakpoint, step::on_fault);
+    load_stacks::begin();
     snapshot::begin();
     breakpoints::watch_paths();
     true

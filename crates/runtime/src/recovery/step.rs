@@ -51,7 +51,7 @@ pub(super) fn reset_after_fork() {
 #[derive(Clone, Copy)]
 pub(super) struct Shown {
     pub(super) address: u64,
-    mapping: usize,
+    pub(super) mapping: usize,
     pub(super) pool: u32,
     pub(super) offset: u64,
     /// Where its content is; zero if it is only shown to be written and logged.
@@ -231,7 +231,9 @@ impl State {
             self.run_alone_warning();
         }
         self.decide(registers_of(frame, site));
-        if !runs_alone && self.load_simply(frame, instruction) {
+        if !runs_alone
+            && (self.load_simply(frame, instruction) || self.store_simply(frame, instruction))
+        {
             return Outcome::Done;
         }
         shared_file::control().steps.fetch_add(1, Ordering::Relaxed);
