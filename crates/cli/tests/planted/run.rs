@@ -75,6 +75,8 @@ pub(crate) fn check(program: &Program, binary: &Path) -> Attempt {
         // Everything is tried, however busy the machine is.
         .args(["--budget", "1h", "--out"])
         .arg(folder.path().join("results"))
+        // A program that panics would read its own debug information to print its call stack.
+        .env_remove("RUST_BACKTRACE")
         // By default libpmemobj prepares 1,024 lanes whenever it opens a pool, which takes longer than all the rest.
         .env("PMEMOBJ_NLANES", "16");
     for option in OPTIONS {
