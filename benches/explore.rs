@@ -15,7 +15,7 @@ mod programs;
 use document::Document;
 use measure::{Bench, Measured};
 use powerfail_benches::{here, powerfail};
-use programs::{ARRAY_LENGTHS, FIGURES, INDEXES, INSERTS};
+use programs::{ARRAY_LENGTHS, FIGURES, INDEXES, INSERTS, WITH_POOL};
 
 fn main() {
     let bench = Bench::new(powerfail(), here().join("../tests/targets/explore"));
@@ -37,26 +37,39 @@ fn indexes(bench: &Bench) -> Vec<String> {
         for count in INSERTS {
             let count = count.to_string();
             let measured = bench.explore(&program, &["insert", &count], &["recover"]);
-            measured.require_exhaustive(name);
-            let Measured {
-                events,
-                failure_points,
-                executions,
-                saved,
-                choices,
-                states,
-                time_s,
-                native_ms,
-                ..
-            } = &measured;
-            let each_ms = measured.each_ms();
-            rows.push(format!(
-                "| {name} | {count} | {events} | {failure_points} | {executions} | {saved} | {choices} | {states} | {time_s:.2} s | {each_ms:.2} | {native_ms:.2} |"
-            ));
-            println!("{}", rows.last().map_or("", String::as_str));
+            rows.push(index_row(name, &count, &measured));
         }
     }
+    let program = bench.build(WITH_POOL);
+    for count in INSERTS {
+        let count = count.to_string();
+        let workload = ["insert", &count];
+        let measured = bench.explore_from(&["insert", "0"], &program, &workload, &["recover"]);
+        let name = format!("{WITH_POOL}, pool made before");
+        rows.push(index_row(&name, &count, &measured));
+    }
     rows
+}
+
+fn index_row(name: &str, count: &str, measured: &Measured) -> String {
+    measured.require_exhaustive(name);
+    let Measured {
+        events,
+        failure_points,
+        executions,
+        saved,
+        choices,
+        states,
+        time_s,
+        native_ms,
+        ..
+    } = measured;
+    let each_ms = measured.each_ms();
+    let row = format!(
+        "| {name} | {count} | {events} | {failure_points} | {executions} | {saved} | {choices} | {states} | {time_s:.2} s | {each_ms:.2} | {native_ms:.2} |"
+    );
+    println!("{row}");
+    row
 }
 
 fn array(bench: &Bench) -> Vec<String> {

@@ -69,11 +69,42 @@ impl Bench {
 
     /// Records a workload and explores all of its crash states. No recovery may fail.
     pub(crate) fn explore(&self, program: &Path, workload: &[&str], recover: &[&str]) -> Measured {
-        let trace = self.folder.path().join("trace");
-        let mut record = Command::new(&self.powerfail);
-        record.args(["record", "-o"]).arg(&trace).arg("--");
+        let mut record = self.record();
         record.arg(program).arg("{pool}").args(workload);
         run(&mut record);
+        self.explore_recorded(program, workload, recover)
+    }
+
+    /// The same, where the pool exists before: another workload has made it.
+    pub(crate) fn explore_from(
+        &self,
+        first: &[&str],
+        program: &Path,
+        workload: &[&str],
+        recover: &[&str],
+    ) -> Measured {
+        let pool = self.folder.path().join("pool");
+        run(Command::new(program).arg(&pool).args(first));
+        let mut record = self.record();
+        record.arg(program).arg(&pool).args(workload);
+        run(&mut record);
+        std::fs::remove_file(&pool).expect("the pool is there");
+        self.explore_recorded(program, workload, recover)
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.folder.path().join("trace")
+    }
+
+    /// Records what is added to it.
+    fn record(&self) -> Command {
+        let mut record = Command::new(&self.powerfail);
+        record.args(["record", "-o"]).arg(self.trace()).arg("--");
+        record
+    }
+
+    fn explore_recorded(&self, program: &Path, workload: &[&str], recover: &[&str]) -> Measured {
+        let trace = self.trace();
 
         let mut words = vec![program.display().to_string(), "{pool}".to_owned()];
         words.extend(recover.iter().map(|&word| word.to_owned()));

@@ -2,6 +2,8 @@
 
 /// Indexes, each called with `insert N` and `recover`.
 pub(crate) const INDEXES: [&str; 4] = ["hash_table", "extendible_hash", "tree", "radix_tree"];
+/// The one that is also explored with a pool that exists before the run: making it is no part of what is counted then.
+pub(crate) const WITH_POOL: &str = "hash_table";
 /// The number of keys inserted into each of them.
 pub(crate) const INSERTS: [u32; 5] = [2, 4, 8, 16, 32];
 /// Lengths of the array with a commit store.

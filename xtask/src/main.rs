@@ -306,11 +306,14 @@ fn chosen() -> anyhow::Result<PathBuf> {
 }
 
 /// Benchmarks that run the binary.
-const BENCHES_OF_BINARY: [&str; 8] = [
-    "record", "check", "failures", "files", "explore", "eager", "races", "fuzz",
+const BENCHES_OF_BINARY: [&str; 9] = [
+    "record", "check", "failures", "files", "explore", "growth", "eager", "races", "fuzz",
 ];
 
 fn bench(name: Option<&str>, options: &[&str]) -> anyhow::Result<()> {
+    if name.is_none_or(|name| name == "failures") {
+        packages::install(&["libc6-dbg"])?;
+    }
     if name.is_none_or(|name| BENCHES_OF_BINARY.contains(&name)) {
         run(&mut cargo(&[
             "build",

@@ -1,4 +1,5 @@
-//! Lines over time as an SVG picture: what a fuzzing campaign, or several of them, have reached.
+//! Lines over time, or over another number, as an SVG picture: what a fuzzing campaign, or several of them, have reached, and
+//! how costs grow.
 //!
 //! A pure function of numbers. The picture is light, has its legend at the ends of its lines, and needs
 //! nothing but a viewer: no script, no style sheet, no font of its own.
@@ -24,7 +25,7 @@ pub enum Scale {
 pub struct Series {
     /// What the legend calls it.
     pub name: String,
-    /// Seconds since the beginning, and the value there; in the order of time.
+    /// Seconds since the beginning, or the number that stands for them, and the value there; in ascending order.
     pub points: Vec<(f64, f64)>,
     /// Moments that get a dot, in seconds: when bugs were found.
     pub dots: Vec<f64>,
@@ -37,7 +38,9 @@ pub struct Plot {
     pub title: String,
     /// What the values are.
     pub label: String,
-    /// The scale of time.
+    /// What the lines are over, if it is not time.
+    pub over: Option<String>,
+    /// The scale of time, or of what stands for it.
     pub time: Scale,
     /// The scale of values.
     pub values: Scale,
@@ -75,8 +78,12 @@ impl Plot {
     /// The picture as text.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
+        let over = points().map(|point| point.0);
         let axes = Axes {
-            time: Axis::time(points().map(|point| point.0), self.time),
+            time: match self.over {
+                Some(_) => Axis::values(over, self.time),
+                None => Axis::time(over, self.time),
+            },
             values: Axis::values(points().map(|point| point.1), self.values),
             right: self.legend_width(),
         };
@@ -194,10 +201,13 @@ impl Plot {
             )?;
         }
         let (x, y) = (LEFT.midpoint(end), HEIGHT - 14.0);
+        let over = match &self.over {
+            Some(over) => escaped(over),
+            None => format!("time ({})", axes.time.unit),
+        };
         writeln!(
             out,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">time ({})</text>",
-            axes.time.unit
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{over}</text>"
         )?;
         let y = TOP.midpoint(floor);
         writeln!(
@@ -386,6 +396,22 @@ mod tests {
         assert!(svg.contains(&path), "no {path} in {svg}");
         assert!(svg.contains(">time (s)</text>"), "{svg}");
         assert!(svg.contains(">a 100</text>"), "{svg}");
+    }
+
+    #[test]
+    fn lines_can_be_over_another_number_than_time() {
+        let plot = Plot {
+            over: Some("failure points".into()),
+            time: Scale::Logarithmic,
+            series: vec![line("a", &[(10.0, 1.0), (10_000.0, 2.0)])],
+            ..Plot::default()
+        };
+        let svg = plot.svg();
+        assert!(svg.contains(">failure points</text>"), "{svg}");
+        assert!(
+            svg.contains(">10,000</text>") && !svg.contains("time ("),
+            "{svg}"
+        );
     }
 
     #[test]

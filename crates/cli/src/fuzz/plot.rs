@@ -32,6 +32,7 @@ pub(crate) fn plot(args: &FuzzPlotArgs) -> anyhow::Result<Exit> {
             .clone()
             .unwrap_or_else(|| format!("{label} over time")),
         label,
+        over: None,
         time: scale(args.log_time),
         values: scale(args.log),
         series,
