@@ -42,6 +42,7 @@ fn tidy() -> powerfail_trace::Result<Trace> {
         build_id: Vec::new(),
         load_address: 0x5555_5555_0000,
         len_bytes: 1 << 20,
+        function: None,
     })?;
     let thread: ThreadIndex = writer.define_thread(&Thread {
         os_id: 1,

@@ -171,6 +171,7 @@ impl Workload {
             build_id: vec![0xab; 20],
             load_address: 0x5555_5555_0000,
             len_bytes: 1 << 20,
+            function: None,
         })?;
         for thread in 0..THREAD_COUNT {
             writer.define_thread(&Thread {

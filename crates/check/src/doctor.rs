@@ -240,6 +240,7 @@ fn debug_information(program: &Path) -> Diagnosis {
         build_id: BuildId::of(program).unwrap_or_default().0,
         load_address: 0,
         len_bytes: 0,
+        function: None,
     };
     let mut symbolizer = Symbolizer::new(&[module]);
     let report = symbolizer.module_report(ModuleIndex(0));

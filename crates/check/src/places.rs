@@ -499,7 +499,10 @@ fn push_frames(
     module: Option<&Path>,
     trust: &Trust,
 ) {
-    let trusted = module.is_some_and(|path| trust.standing(path) != Standing::User);
+    // Extensions of Python's own library do what its lines ask for, as the interpreter does.
+    let is_of_python = |path: &Path| path.components().any(|it| it.as_os_str() == "lib-dynload");
+    let trusted =
+        module.is_some_and(|path| trust.standing(path) != Standing::User || is_of_python(path));
     let offset = match frame {
         Frame::Module { offset, .. } => offset,
         Frame::Absolute { address } => address,
@@ -530,14 +533,16 @@ fn push_frames(
     }
 }
 
-/// Code that is compiled into the program and is not the program's: headers of the system, the
-/// standard libraries of C++ and Rust, annotations.
+/// Code that is part of the program and is not the program's: headers of the system, the
+/// standard libraries of C++, Rust and Python, annotations.
 fn is_system(file: &str) -> bool {
-    const SYSTEM: [&str; 6] = [
+    const SYSTEM: [&str; 8] = [
         "/usr/include/",
         "/usr/lib/",
         "/rustc/",
         "/lib/rustlib/",
+        "/lib/python3",
+        "<frozen ",
         "/powerfail-annotate-",
         "crates/annotate/src/",
     ];

@@ -9,6 +9,12 @@
 /// The longest text of a message; paths of the kernel are shorter.
 pub const TEXT_MAX: usize = 4096;
 
+/// Functions of programs that an interpreter executes have addresses that no code has: these bits, a hash of the function,
+/// and room for [`FUNCTION_LINES`] lines.
+pub const FUNCTION: u64 = 8 << 60;
+/// How many lines can be told apart in the file of such a function.
+pub const FUNCTION_LINES: u64 = 1 << 20;
+
 /// The beginning of every message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +68,9 @@ pub enum MessageKind {
     ThreadStart = 2,
     /// A thread has ended: number. It appends nothing any more.
     ThreadEnd = 3,
-    /// A module is loaded: address, length, length of the build-id in bytes. Text: build-id, path.
+    /// A module is loaded: address, length, length of the build-id in bytes, length of the name of a function. Text:
+    /// build-id, function, path. With a name, it is a function of a program that an interpreter executes: its path is that
+    /// of the source, and its offsets are lines ([`FUNCTION`]).
     Module = 4,
     /// An instruction that can append records: site, address, length, [`SiteTactic`] as a number.
     Site = 5,

@@ -49,6 +49,13 @@ fn seed(compression: Compression, event_count: u64, complete: bool) -> Result<Ve
         build_id: vec![1, 2],
         load_address: 0x5000,
         len_bytes: 0x1000,
+        function: None,
+    })?;
+    writer.define_module(&Module {
+        path: "s.py".into(),
+        len_bytes: 1 << 20,
+        function: Some("f".into()),
+        ..Module::default()
     })?;
     for (os_id, name) in [(1, None), (2, Some(b"t".to_vec()))] {
         writer.define_thread(&Thread { os_id, name })?;

@@ -643,16 +643,20 @@ impl Drain {
     }
 
     fn module(&mut self, sender: Pid, message: Message) -> Result<(), RecordError> {
-        let [load_address, len_bytes, build_id_len, ..] = message.words;
-        let mut build_id = message.text;
-        let Some(path) = usize::try_from(build_id_len)
-            .ok()
-            .filter(|len| *len <= build_id.len())
-            .map(|len| PathBuf::from(OsString::from_vec(build_id.split_off(len))))
-        else {
+        let [load_address, len_bytes, build_id_len, function_len, _] = message.words;
+        let text = message.text;
+        let parts = usize::try_from(build_id_len).ok().and_then(|len| {
+            let (build_id, rest) = text.split_at_checked(len)?;
+            let (function, path) = rest.split_at_checked(usize::try_from(function_len).ok()?)?;
+            Some((build_id.to_vec(), function, path.to_vec()))
+        });
+        let Some((build_id, function, path)) = parts else {
             self.warn("a message of the target about a module is invalid".into());
             return Ok(());
         };
+        let function =
+            (!function.is_empty()).then(|| String::from_utf8_lossy(function).into_owned());
+        let path = PathBuf::from(OsString::from_vec(path));
         let key = (path, build_id, load_address);
         let index = match self.modules.get(&key) {
             Some(index) => *index,
@@ -663,6 +667,7 @@ impl Drain {
                     build_id,
                     load_address,
                     len_bytes,
+                    function,
                 };
                 let index = self.output.writer.define_module(&module)?;
                 self.modules.insert(key, index);

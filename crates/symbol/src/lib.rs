@@ -13,6 +13,7 @@
 //!     build_id: vec![0x3f, 0x20, 0x11],
 //!     load_address: 0x5555_5555_4000,
 //!     len_bytes: 0x8000,
+//!     function: None,
 //! }];
 //! let mut symbolizer = Symbolizer::new(&modules);
 //! let frame = Frame::Module { module: ModuleIndex(0), offset: 0x1234 };

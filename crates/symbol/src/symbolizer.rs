@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::module::LoadedModule;
 use crate::shared::{self, SharedModule};
-use crate::{ModuleReport, NoSource, Problem, Resolved};
+use crate::{ModuleReport, NoSource, Problem, Resolved, SourceFrame};
 
 /// Where distributions install separate debug files.
 pub const DEFAULT_DEBUG_DIRECTORY: &str = "/usr/lib/debug";
@@ -99,6 +99,9 @@ impl Symbolizer {
             return None;
         };
         let slot = self.modules.get_mut(module.0 as usize)?;
+        if slot.module.function.is_some() {
+            return None;
+        }
         let module = slot.module.clone();
         slot.with(&self.debug_directories, |loaded| {
             loaded.called(&module, offset)
@@ -121,7 +124,9 @@ impl Symbolizer {
     /// trace does not define the module.
     pub fn module_report(&mut self, module: ModuleIndex) -> Option<&ModuleReport> {
         let slot = self.modules.get_mut(module.0 as usize)?;
-        slot.with(&self.debug_directories, |_| ());
+        if slot.module.function.is_none() {
+            slot.with(&self.debug_directories, |_| ());
+        }
         Some(&slot.report)
     }
 
@@ -140,6 +145,14 @@ impl Symbolizer {
         let Some(slot) = self.modules.get_mut(module.0 as usize) else {
             return unresolved(frame, NoSource::UnknownModule);
         };
+        if let Some(line) = slot.line(offset) {
+            return Resolved {
+                frame,
+                module: Some(Arc::clone(&slot.name)),
+                frames: vec![line],
+                no_source: None,
+            };
+        }
         let (frames, no_source) = slot.with(&self.debug_directories, |loaded| {
             loaded.look_up(offset, kind)
         });
@@ -153,6 +166,17 @@ impl Symbolizer {
 }
 
 impl ModuleEntry {
+    /// The line at an offset, if this is a function that an interpreter executes.
+    fn line(&self, offset: u64) -> Option<SourceFrame> {
+        let function = self.module.function.clone()?;
+        Some(SourceFrame {
+            function: Some(function),
+            file: Some(self.module.path.clone()),
+            line: u32::try_from(offset).ok().filter(|line| *line > 0),
+            ..SourceFrame::default()
+        })
+    }
+
     /// Uses the module, which is loaded now if it was not yet.
     fn with<R>(
         &mut self,

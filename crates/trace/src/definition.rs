@@ -76,8 +76,8 @@ impl fmt::Display for ModuleIndex {
     }
 }
 
-/// An executable or shared object of the target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An executable or shared object of the target, or a function of a program that an interpreter executes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     /// Its file.
     pub path: PathBuf,
@@ -87,6 +87,8 @@ pub struct Module {
     pub load_address: u64,
     /// How many bytes of address space it takes.
     pub len_bytes: u64,
+    /// The name of the function, if an interpreter executes it: its file is the source, and offsets in it are lines.
+    pub function: Option<String>,
 }
 
 /// A thread of the target.

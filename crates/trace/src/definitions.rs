@@ -31,6 +31,7 @@ const NODE: u8 = 6;
 const ENTRY: u8 = 7;
 const TREE: u8 = 8;
 const UNRECORDED: u8 = 9;
+const FUNCTION: u8 = 10;
 
 const POOL_FILE: u8 = 0;
 const POOL_DAX: u8 = 1;
@@ -133,6 +134,17 @@ impl Definitions {
                         load_address: fields.varint()?,
                         len_bytes: fields.varint()?,
                         build_id: fields.bytes()?.to_vec(),
+                        path: take_path(&mut fields)?,
+                        function: None,
+                    });
+                }
+                FUNCTION => {
+                    check_module_count(count(&self.modules))?;
+                    self.modules.push(Module {
+                        load_address: fields.varint()?,
+                        len_bytes: fields.varint()?,
+                        build_id: Vec::new(),
+                        function: Some(String::from_utf8_lossy(fields.bytes()?).into_owned()),
                         path: take_path(&mut fields)?,
                     });
                 }
@@ -379,10 +391,16 @@ pub(crate) fn encode_unrecorded(out: &mut Vec<u8>, node: NodeId) {
 }
 
 pub(crate) fn encode_module(out: &mut Vec<u8>, module: &Module) -> Result<()> {
-    out.push(MODULE);
+    out.push(match module.function {
+        Some(_) => FUNCTION,
+        None => MODULE,
+    });
     varint::put(out, module.load_address);
     varint::put(out, module.len_bytes);
-    put_string(out, &module.build_id)?;
+    match &module.function {
+        Some(function) => put_string(out, function.as_bytes())?,
+        None => put_string(out, &module.build_id)?,
+    }
     put_string(out, module.path.as_os_str().as_bytes())
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Result, TraceError};
 /// The newest major version of the format that this crate reads, and the one that it writes.
 pub const FORMAT_MAJOR: u16 = 1;
 /// The minor version that this crate writes. A newer one is readable unless it uses unknown codes.
-pub const FORMAT_MINOR: u16 = 1;
+pub const FORMAT_MINOR: u16 = 2;
 
 /// The longest payload of one record. Longer stores are split by the writer, longer marks refused.
 pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;

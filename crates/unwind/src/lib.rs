@@ -9,6 +9,8 @@
 //! whose frame is found by another one has no row, and the stack ends there. Compiled code does
 //! that for a few instructions at the beginning of functions that realign their stack.
 //!
+//! [`python_line`] does the same for the interpreter of Python: from an instruction of a function to its line.
+//!
 //! # Why not gimli
 //!
 //! gimli's `read-core` feature could read the same tables without an allocator, with storage of one's own. It is not
@@ -23,9 +25,11 @@
 mod cursor;
 mod description;
 mod program;
+mod python;
 
 pub use description::{Description, cie_distance};
 pub use program::{Cfa, Row, row_at};
+pub use python::python_line;
 
 /// Number of RBP in unwind tables.
 pub const RBP: u64 = 6;

@@ -199,6 +199,7 @@ impl<'a> Converter<'a> {
                 build_id: Vec::new(),
                 load_address: begin,
                 len_bytes: len,
+                function: None,
             })?;
             let addresses = symbols.iter().map(|symbol| symbol.address);
             self.functions

@@ -13,6 +13,6 @@ if len(sys.argv) > 2:
             assert file.read() in ("colour=red", "colour=blue")
     sys.exit()
 for colour in "red", "blue":
-    with open(settings + ".tmp", "w") as file:
+    with open(settings + ".tmp", "w") as file:  # expect: PF0901
         file.write("colour=" + colour)
-    os.replace(settings + ".tmp", settings)  # expect: PF0901
+    os.replace(settings + ".tmp", settings)

@@ -120,10 +120,9 @@ pub(crate) fn is_at(program: &Program, expectation: &Expectation, finding: &Find
     let place = first.filter(|it| !expectation.is_lost || it.role == Role::Store);
     finding.code == expectation.code
         && finding.severity == expectation.severity
-        && (program.is_script()
-            || place
-                .and_then(|place| line_of(program, place))
-                .is_some_and(|line| expectation.lines.contains(&line)))
+        && place
+            .and_then(|place| line_of(program, place))
+            .is_some_and(|line| expectation.lines.contains(&line))
 }
 
 fn is_allowed(program: &Program, finding: &Finding) -> bool {

@@ -78,6 +78,7 @@ groups! {
     durability_in_c: "durability", "c";
     durability_in_cpp: "durability", "cc";
     durability_in_rust: "durability", "rs";
+    durability_in_python: "durability", "py";
     files_in_c: "files", "c";
     files_in_cpp: "files", "cc";
     files_in_rust: "files", "rs";

@@ -149,7 +149,7 @@ impl Program {
         program
     }
 
-    /// Whether an interpreter runs it. Places are in the interpreter then, and lines of the program are not known.
+    /// Whether an interpreter runs it.
     pub(crate) fn is_script(&self) -> bool {
         self.language == "py"
     }

@@ -95,6 +95,7 @@ pub(crate) fn trace_with_pool(lines: &[Line], len_bytes: u64) -> Trace {
         build_id: Vec::new(),
         load_address: 0,
         len_bytes: 1 << 20,
+        function: None,
     };
     writer.define_module(&module).unwrap();
     for (thread, stack, op) in lines {

@@ -75,6 +75,7 @@ impl Script {
                 build_id: vec![],
                 load_address: number << 32,
                 len_bytes: 1 << 20,
+                function: None,
             };
             writer.define_module(&module).expect("a module");
         }

@@ -118,6 +118,7 @@ pub(crate) mod modules {
             build_id,
             load_address,
             len_bytes,
+            function: None,
         };
         Ok(forms.into_iter().map(module).collect())
     }

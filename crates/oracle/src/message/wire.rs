@@ -146,6 +146,7 @@ mod tests {
             build_id: vec![1, 2, 3],
             load_address: 1 << 40,
             len_bytes: 4096,
+            function: None,
         };
         let frames = vec![
             Frame::Module {

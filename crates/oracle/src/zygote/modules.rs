@@ -169,6 +169,7 @@ fn read_module(
             build_id,
             load_address: first.range.start,
             len_bytes: end - first.range.start,
+            function: None,
         },
         has_file: first.path != VDSO,
         bias,

@@ -454,8 +454,8 @@ impl LoadedModule {
         self.definition(name).is_some()
     }
 
-    /// The address of the function that it defines under this name, in the default version.
-    fn address_of(&self, name: &CStr) -> Option<u64> {
+    /// The address of the function or variable that it defines under this name, in the default version.
+    pub(crate) fn address_of(&self, name: &CStr) -> Option<u64> {
         /// A function that says where the function is.
         const INDIRECT: u8 = 10;
         let symbol = self.definition(name)?;

@@ -394,6 +394,14 @@ pub(crate) fn stack_pointer() -> u64 {
     rsp
 }
 
+/// What the C library calls the calling thread (`pthread_self`).
+pub(crate) fn thread_pointer() -> u64 {
+    let own;
+    // SAFETY: the C library keeps it at this place, for each thread.
+    unsafe { core::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly)) };
+    own
+}
+
 /// The registers that unwinding from the caller begins with.
 #[expect(clippy::inline_always, reason = "a frame of its own would be gone")]
 #[inline(always)]
@@ -423,7 +431,15 @@ pub(crate) fn read_own_word(address: u64) -> Option<u64> {
 /// Words of our own memory. Whether they are mapped; only then are they read.
 pub(crate) fn read_own_words(address: u64, words: &mut [u64]) -> bool {
     let len = size_of_val(words);
-    let own = [words.as_mut_ptr() as usize, len];
+    // SAFETY: words as bytes; any bytes are words.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), len) };
+    read_own_bytes(address, bytes)
+}
+
+/// Bytes of our own memory. Whether they are mapped; only then are they read.
+pub(crate) fn read_own_bytes(address: u64, bytes: &mut [u8]) -> bool {
+    let len = bytes.len();
+    let own = [bytes.as_mut_ptr() as usize, len];
     let other = [address as usize, len];
     let arguments = [
         getpid() as usize,

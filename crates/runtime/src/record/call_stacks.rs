@@ -4,7 +4,7 @@
 //! has looked up in unwind tables, and the numbers of the stacks that the host knows.
 //!
 //! A stack ends at a handler of a signal, at code without an unwind table, and after [`DEPTH_MAX`]
-//! frames. Frames of our own are left out.
+//! frames. Frames of our own are left out. Lines of Python stand for the frames of its interpreter (`python.rs`).
 //!
 //! # Safety
 //!
@@ -29,6 +29,7 @@ use crate::platform::frame::{Frame, Greg};
 use crate::platform::lock::Lock;
 use crate::platform::sys;
 use crate::record::append::NO_SITE;
+use crate::record::python::{self, PythonStack};
 use crate::record::sites::SITES;
 use crate::record::{pools, threads};
 
@@ -134,8 +135,13 @@ struct StackCache {
 /// A stack that was walked.
 struct Walk {
     frames: Vec<u64>,
+    /// The stack pointer in each of them.
+    stack_pointers: Vec<u64>,
+    /// Where the outermost C frame whose length is known ends.
+    top: u64,
     checks: Vec<Check>,
     rbp_matters: bool,
+    python: PythonStack,
 }
 
 impl StackCache {
@@ -146,8 +152,11 @@ impl StackCache {
             numbers: BTreeMap::new(),
             walk: Walk {
                 frames: Vec::with_capacity(DEPTH_MAX),
+                stack_pointers: Vec::with_capacity(DEPTH_MAX),
+                top: 0,
                 checks: Vec::with_capacity(2 * DEPTH_MAX + 2),
                 rbp_matters: false,
+                python: PythonStack::default(),
             },
         }
     }
@@ -173,7 +182,16 @@ impl StackCache {
 
     /// Walks the stack from an instruction on.
     fn walk(&mut self, from: Registers, end: u64) {
+        self.walk_code(from, end);
+        if python::is_loaded() {
+            self.walk.name_python();
+        }
+    }
+
+    fn walk_code(&mut self, from: Registers, end: u64) {
         self.walk.frames.clear();
+        self.walk.stack_pointers.clear();
+        self.walk.top = 0;
         self.walk.checks.clear();
         self.walk.rbp_matters = false;
         self.keep_up();
@@ -226,7 +244,11 @@ impl StackCache {
             let Some(value) = memory.word(address) else {
                 return;
             };
-            if cfa <= rsp || value == 0 {
+            if cfa <= rsp {
+                return;
+            }
+            self.walk.top = cfa;
+            if value == 0 {
                 return;
             }
             if let Some(offset) = row.rbp {
@@ -241,6 +263,7 @@ impl StackCache {
             // Our own frames are left out, but not those of our callers.
             if !modules::is_own(value) {
                 self.walk.frames.push(value);
+                self.walk.stack_pointers.push(cfa);
             }
             pc = value;
             // The call may be the last instruction of its function.
@@ -279,6 +302,7 @@ impl StackCache {
                 8 * self.walk.frames.len(),
             )
         };
+        self.walk.python.tell();
         host::send(MessageKind::Stack, words, text, None);
         self.numbers.insert(key, number);
         fuzz::note_stack(key, number);
@@ -287,6 +311,58 @@ impl StackCache {
 }
 
 impl Walk {
+    /// Puts lines of Python in the place of the interpreter's frames, if it is on the stack.
+    fn name_python(&mut self) {
+        self.python.read();
+        // The frame of the C function in which an address of the stack lies.
+        let frame_with = |address: u64| {
+            let behind = self.stack_pointers.partition_point(|it| *it <= address);
+            behind.checked_sub(1)
+        };
+        let is_this_stack = |(address, _): &(u64, usize)| {
+            let frame = frame_with(*address).filter(|_| *address < self.top);
+            frame.is_some_and(|frame| python::is_interpreter(self.frames[frame]))
+        };
+        if !self.python.loops.first().is_some_and(is_this_stack) {
+            self.python.forget();
+            return;
+        }
+        let mut loops = self.python.loops.iter().peekable();
+        let mut named = Vec::with_capacity(self.frames.len() + self.python.lines.len());
+        let mut shown = 0;
+        for (number, frame) in self.frames.iter().enumerate() {
+            while let Some((_, end)) = loops.next_if(|it| frame_with(it.0) == Some(number)) {
+                named.extend_from_slice(&self.python.lines[shown..*end]);
+                shown = *end;
+            }
+            if !python::is_interpreter(*frame) {
+                named.push(*frame);
+            }
+        }
+        named.truncate(DEPTH_MAX);
+        self.frames = named;
+        self.checks.append(&mut self.python.checks);
+    }
+
+    /// The innermost frame: the instruction, or the line for which the interpreter executes it.
+    fn innermost(&mut self, pc: u64) -> u64 {
+        let is_named = self.frames.first().is_some_and(|it| python::is_line(*it));
+        if is_named && python::is_interpreter(pc) {
+            return self.frames.remove(0);
+        }
+        pc
+    }
+
+    /// Takes the innermost frame, which is where we were called. To be called only if there is one.
+    fn take_caller(&mut self) -> u64 {
+        let caller = self.frames.remove(0);
+        if python::is_line(caller) {
+            caller
+        } else {
+            caller - 1
+        }
+    }
+
     /// Puts the stack into the thread's table.
     ///
     /// # Safety
@@ -395,7 +471,8 @@ pub(crate) unsafe fn remember(block: *mut ThreadBlock, site: SiteId) {
     KNOWN.with(|known| {
         let known = known.get_or_insert_with(StackCache::new);
         known.walk(registers, end);
-        let id = known.number(site, registers.pc);
+        let innermost = known.walk.innermost(registers.pc);
+        let id = known.number(site, innermost);
         // SAFETY: by the contract `block` is the calling thread's, and its handlers cannot run.
         unsafe { known.walk.remember_as(block, site, id, registers) };
     });
@@ -439,14 +516,15 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
     SiteId(KNOWN.with(|known| {
         let known = known.get_or_insert_with(StackCache::new);
         known.walk(registers, end);
-        let mut innermost = pc;
-        if pc == 0 {
-            // Our own frames are left out: the innermost one is where we were called.
-            if known.walk.frames.is_empty() {
-                return site.0;
-            }
-            innermost = known.walk.frames.remove(0) - 1;
+        if pc != 0 {
+            let innermost = known.walk.innermost(pc);
+            return known.number(site, innermost);
         }
+        // Our own frames are left out: the innermost one is where we were called.
+        if known.walk.frames.is_empty() {
+            return site.0;
+        }
+        let innermost = known.walk.take_caller();
         known.number(site, innermost)
     }))
 }
@@ -485,7 +563,7 @@ pub(crate) fn of_file_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
         if known.walk.frames.is_empty() {
             return NO_SITE.0;
         }
-        let innermost = known.walk.frames.remove(0) - 1;
+        let innermost = known.walk.take_caller();
         let id = known.number(NO_SITE, innermost);
         // SAFETY: the lock is held, so all signals of this thread are blocked.
         unsafe { known.walk.remember_as(block, key, id, registers) };

@@ -10,7 +10,7 @@
 //! | [`emulate`] | stores that cannot have a trampoline |
 //! | [`generated_code`] | code that the target generates at run time |
 //! | [`append`] | records that the runtime itself makes |
-//! | [`call_stacks`] | the call stack of a record |
+//! | [`call_stacks`], [`python`] | the call stack of a record |
 //! | [`annotations`], [`client_requests`], [`pmdk`] | marks: what the target says about itself |
 //! | [`store_locks`] | the order of stores of several threads to the same bytes |
 //! | [`threads`], [`thread_private`] | the blocks and private memory of threads |
@@ -29,6 +29,7 @@ pub(crate) mod heap;
 pub(crate) mod pmdk;
 pub(crate) mod pool_files;
 pub(crate) mod pools;
+pub(crate) mod python;
 pub(crate) mod registered_ranges;
 pub(crate) mod remap;
 pub(crate) mod schedule;

@@ -32,7 +32,7 @@ use crate::patching::surroundings::FunctionLayout;
 use crate::platform::lock::Lock;
 use crate::record::emulate::{Emulated, EmulatedSites};
 use crate::record::window::window;
-use crate::record::{call_stacks, generated_code, schedule, threads};
+use crate::record::{call_stacks, generated_code, python, schedule, threads};
 use crate::{fuzz, host};
 
 /// No more loads are patched: threads are not scheduled at those of a program that has so many.
@@ -219,6 +219,7 @@ impl Sites {
         self.release_trampolines(from, to);
         self.forget(from, to);
         let functions = self.modules.add(module);
+        python::look_at(module);
         // All is found before anything changes: behind a breakpoint, other instructions would be decoded.
         let silent = if self.records_memory {
             self.find_silent(&functions)

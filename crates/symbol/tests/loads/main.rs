@@ -21,6 +21,7 @@ fn functions(folder: &Path, load_address: u64) -> Vec<String> {
         build_id: Vec::new(),
         load_address,
         len_bytes: 0x10_0000,
+        function: None,
     }];
     let mut symbolizer = Symbolizer::new(&modules).with_debug_directories([""; 0]);
     let mut names: Vec<String> = Vec::new();

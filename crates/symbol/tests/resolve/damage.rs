@@ -33,6 +33,7 @@ fn module(path: &Path) -> Module {
         build_id: vec![1, 2, 3],
         load_address: 0,
         len_bytes: 0x4000,
+        function: None,
     }
 }
 

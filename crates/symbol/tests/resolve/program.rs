@@ -93,6 +93,7 @@ impl Program {
             build_id: file.build_id().unwrap().unwrap_or_default().to_vec(),
             load_address: 0x7f12_3456_7000,
             len_bytes: 0x10_0000,
+            function: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use powerfail_symbol::{AddressKind, NoSource, Symbolizer};
-use powerfail_trace::{Frame, ModuleIndex};
+use powerfail_trace::{Frame, Module, ModuleIndex};
 
 use crate::program::{Program, at, expect_chain};
 
@@ -39,6 +39,27 @@ fn an_address_outside_of_modules_is_shown_as_such() {
     assert_eq!(resolved.no_source, Some(NoSource::NoModule));
     assert_eq!(resolved.frame, frame);
     assert_eq!(resolved.offset(), None);
+}
+
+#[test]
+fn a_function_of_an_interpreter_has_lines_without_a_file_of_tables() {
+    let modules = [Module {
+        path: "/srv/store.py".into(),
+        function: Some("Store.put".into()),
+        ..Module::default()
+    }];
+    let mut symbolizer = Symbolizer::new(&modules);
+    let frame = Frame::Module {
+        module: ModuleIndex(0),
+        offset: 12,
+    };
+    for kind in [AddressKind::Instruction, AddressKind::Return] {
+        let resolved = symbolizer.resolve(frame, kind);
+        assert_eq!(format!("{resolved:#}"), "Store.put (/srv/store.py:12)");
+        assert_eq!(resolved.no_source, None);
+    }
+    assert_eq!(symbolizer.called(frame), None);
+    assert_eq!(symbolizer.problems().count(), 0);
 }
 
 #[test]

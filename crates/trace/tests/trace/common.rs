@@ -311,6 +311,7 @@ pub fn module(name: &str) -> Module {
         build_id: vec![1, 2, 3, 4],
         load_address: 0x5555_0000_0000,
         len_bytes: 1 << 16,
+        function: None,
     }
 }
 

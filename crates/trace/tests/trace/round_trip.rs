@@ -270,7 +270,12 @@ fn definitions_come_back() {
         },
         pool("/pmem/plain", 5),
     ];
-    let modules = [module("/bin/map"), module("/lib/libpmem.so")];
+    let function = powerfail_trace::Module {
+        build_id: Vec::new(),
+        function: Some("Store.put".into()),
+        ..module("/srv/store.py")
+    };
+    let modules = [module("/bin/map"), module("/lib/libpmem.so"), function];
     let threads = [
         crate::common::thread(7),
         Thread {
