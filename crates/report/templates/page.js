@@ -54,7 +54,7 @@ function summary() {
   if (T.recovery_runs) facts.push(["runs of recovery", count(T.recovery_runs)]);
   if (T.exploration) facts.push(["crash states of these runs", big(T.exploration.states)]);
   if (T.tree) facts.push(["operations on files", count(T.tree.operations)]);
-  if (D.trace) facts.push([files ? "file system" : "persistence domain", D.trace.rules]);
+  if (D.trace) facts.push([files ? "rules of" : "persistence domain", D.trace.rules === "linux" ? "ext4, xfs, btrfs" : D.trace.rules]);
   if (T.suppressed) facts.push(["suppressed", count(T.suppressed)]);
   if (T.in_baseline) facts.push(["in the baseline", count(T.in_baseline)]);
   if (T.fixed) facts.push(["fixed since the baseline", count(T.fixed)]);
@@ -271,7 +271,7 @@ function picture(moment) {
     if (n % 2 === 0 || marks.length < 8) plot.append(s("text", {x: x(n), y: bottom + 18, "text-anchor": "middle"}, mark.event >= 1e6 ? (mark.event / 1e6).toFixed(2) + "M" : mark.event));
   });
   if (moment.failure !== null) plot.append(s("line", {class: "failure", x1: failX, x2: failX, y1: TOP - 12, y2: bottom + 8}),
-    s("text", {class: "bad", x: failX, y: 15, "text-anchor": failX > 150 ? "end" : "start"}, "power fails before " + moment.failure));
+    s("text", {class: "bad", x: failX, y: 15, "text-anchor": failX > 150 ? "end" : "start"}, (innerWidth < 600 ? "fails before " : "power fails before ") + moment.failure));
   moment.reads.forEach((read, n) => {
     const ry = y(read.row) + (n % 2 ? 7 : -1) , saw = read.saw === null ? undefined : position.get(read.saw);
     if (saw !== undefined) { const sx = x(saw), sy = y(read.row); plot.append(s("path", {class: "join", d: `M${readX} ${ry}C${(readX + sx) / 2} ${sy - 24} ${(readX + sx) / 2} ${sy - 24} ${sx} ${sy}`})); }
@@ -336,7 +336,7 @@ function timeline(panel, t) {
     button("left", "←", "Earlier", () => { const by = (to - from) / 2; set(from - by, to - by); }), button("right", "→", "Later", () => { const by = (to - from) / 2; set(from + by, to + by); }),
     button("zoom-reset", "whole run", "Show the whole run", () => set(0, t.buckets)), range), canvas, at,
     h("div", {class: "legend"}, (files ? [["--open", "operations that are not surely durable"], ["--text", "changes of data"], ["--flush", "changes of names"], ["--muted", "syncs"]] :
-      [["--open", "open lines"], ["--accent", "crash states, as a power of ten"], ["--text", "stores"], ["--flush", "flushes"], ["--muted", "fences"]]).map(([tint, label]) => h("span", {}, swatch(tint), label))));
+      [["--open", "open lines"], ["--accent", "crash states, on a logarithmic scale"], ["--text", "stores"], ["--flush", "flushes"], ["--muted", "fences"]]).map(([tint, label]) => h("span", {}, swatch(tint), label))));
   let drag = null;
   const bucketAt = event => { const box = canvas.getBoundingClientRect(); return from + (event.clientX - box.left - 46) / (box.width - 52) * (to - from); };
   canvas.addEventListener("pointerdown", event => { drag = bucketAt(event); });
@@ -364,7 +364,7 @@ function timeline(panel, t) {
       mostOpen.push(o); mostStates.push(st); topOpen = Math.max(topOpen, o); topStates = Math.max(topStates, st);
       let sum = 0; for (let j = 0; j < 3; j++) { k[j] /= b - a; sums[j].push(k[j]); sum += k[j]; } topKind = Math.max(topKind, sum);
     }
-    const axis = (y, h, top, label) => { c.fillStyle = color("--muted"); c.textAlign = "right"; c.fillText(label(top), x0 - 6, y + 9); c.fillText("0", x0 - 6, y + h); c.strokeStyle = color("--line"); c.beginPath(); c.moveTo(x0, y + h + .5); c.lineTo(x0 + w, y + h + .5); c.stroke(); };
+    const axis = (y, h, top, label) => { c.fillStyle = color("--muted"); c.textAlign = "right"; c.fillText(label(top), x0 - 6, y + 9); c.fillText(label(0), x0 - 6, y + h); c.strokeStyle = color("--line"); c.beginPath(); c.moveTo(x0, y + h + .5); c.lineTo(x0 + w, y + h + .5); c.stroke(); };
     c.fillStyle = color("--open"); c.globalAlpha = .55;
     for (let i = 0; i < columns; i++) { const hh = mostOpen[i] / topOpen * 86; c.fillRect(x0 + i * w / columns, 104 - hh, w / columns + .5, hh); }
     c.globalAlpha = 1;
@@ -373,7 +373,7 @@ function timeline(panel, t) {
       c.strokeStyle = color("--accent"); c.lineWidth = 1.4; c.beginPath();
       mostStates.forEach((v, i) => { const y = 194 - v / topStates * 76; i ? c.lineTo(x0 + (i + .5) * w / columns, y) : c.moveTo(x0, y); });
       c.stroke(); c.lineWidth = 1;
-      axis(118, 76, topStates, v => "10^" + (v < 10 ? v.toFixed(1) : Math.round(v)));
+      axis(118, 76, topStates, power);
     }
     const tints = ["--text", "--flush", "--muted"];
     for (let i = 0; i < columns; i++) { let y = KINDS; for (let j = 0; j < 3; j++) { const hh = sums[j][i] / topKind * 32; c.fillStyle = color2(tints[j]); c.globalAlpha = .75; c.fillRect(x0 + i * w / columns, y - hh, w / columns + .5, hh); y -= hh; } }
@@ -390,7 +390,8 @@ function timeline(panel, t) {
   draw();
 }
 const swatch = name => s("svg", {width: 12, height: 12}, s("rect", {x: 1, y: 1, width: 10, height: 10, rx: 2, style: "fill:var(" + name + ")"}));
-const compact = v => v >= 1e6 ? (v / 1e6).toFixed(1) + "M" : v >= 1e4 ? Math.round(v / 1e3) + "k" : String(v);
+const compact = v => v >= 1e9 ? "10^" + Math.round(Math.log10(v)) : v >= 1e6 ? (v / 1e6).toFixed(1) + "M" : v >= 1e4 ? Math.round(v / 1e3) + "k" : String(v);
+const decade = e => "<" + compact(10 ** (e + 1));
 const power = v => v < 6 ? count(Math.round(10 ** v)) : "10^" + v.toFixed(1);
 
 // ---- failure points as a flame graph
@@ -524,7 +525,7 @@ function space() {
   if (hasSpace) {
     const most = Math.max(...t.state_space.map(it => it[1]));
     part.append(h("p", {class: "muted"}, "Moments that cover all crash states of the run, by the number of states that a crash there can leave" + (t.largest ? "; the largest has " + power(t.largest[1]) + ", before event " + count(t.largest[0]) : "") + "."),
-      h("div", {class: "panel"}, h("div", {class: "bars"}, t.state_space.map(([exponent, number]) => h("div", {title: plural(number, "moment") + " with about 10^" + exponent + " states"}, count(number), h("i", {style: "height:" + Math.max(2, 70 * number / most) + "px"}), "10^" + exponent)))));
+      h("div", {class: "panel"}, h("div", {class: "bars"}, t.state_space.map(([exponent, number]) => h("div", {title: plural(number, "moment") + " with " + decade(exponent) + " states"}, count(number), h("i", {style: "height:" + Math.max(2, 70 * number / most) + "px"}), decade(exponent))))));
   }
   if (rows.length) part.append(h("div", {class: "wide"}, h("table", {}, h("tbody", {}, rows))));
 }
