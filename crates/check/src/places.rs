@@ -97,7 +97,7 @@ impl<'t> Places<'t> {
         Self {
             trace,
             trust: trust.clone(),
-            symbolizer: Symbolizer::new(trace.modules()),
+            symbolizer: Symbolizer::of(trace),
             remedy: Remedy::default(),
             lines: FxHashMap::default(),
             helpers: None,

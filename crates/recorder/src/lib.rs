@@ -35,6 +35,7 @@ mod error;
 mod executed;
 pub mod executor;
 mod fresh_pool;
+mod generated_code;
 mod glob;
 mod input;
 mod inspect;

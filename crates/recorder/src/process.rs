@@ -192,6 +192,13 @@ impl Processes {
         true
     }
 
+    /// The ids of all of them.
+    pub(crate) fn all_ids(&self) -> Vec<i32> {
+        let mut ids: Vec<i32> = self.by_id.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// The ids of those that live.
     pub(crate) fn ids(&self) -> impl Iterator<Item = i32> {
         let lives = |(_, index): &(&i32, &ProcessIndex)| !self.all[index.0].is_gone();

@@ -26,6 +26,7 @@ use crate::doorbell::Doorbell;
 use crate::drain::Drain;
 use crate::error::RecordError;
 use crate::fresh_pool::FreshPool;
+use crate::generated_code;
 use crate::input::InputChannel;
 use crate::input::memory_file;
 use crate::interrupt::Forwarder;
@@ -230,6 +231,16 @@ fn summarise(
         order,
         ..
     } = recording.output;
+    let mut unnamed = sites.outside_of_modules();
+    for process in recording.processes.all_ids() {
+        if unnamed.is_empty() {
+            break;
+        }
+        for (address, name) in generated_code::names(process, &unnamed) {
+            unnamed.remove(&address);
+            writer.define_generated(address, &name)?;
+        }
+    }
     trees.finish(&mut writer)?;
     let written = writer.finish(&images)?;
     let client_requests = client_requests(shared.requests());

@@ -1,5 +1,6 @@
 //! The instructions that append records.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 
 use powerfail_protocol::SiteId;
@@ -87,6 +88,17 @@ impl Sites {
             site.stack = writer.intern_stack(&site.frames)?;
         }
         Ok(site.stack)
+    }
+
+    /// The addresses of frames that are in no module.
+    pub(crate) fn outside_of_modules(&self) -> BTreeSet<u64> {
+        let frames = self.all.iter().flatten().flat_map(|site| &site.frames);
+        frames
+            .filter_map(|frame| match frame {
+                Frame::Absolute { address } => Some(*address),
+                Frame::Module { .. } => None,
+            })
+            .collect()
     }
 
     /// Whether a site traps at each execution.

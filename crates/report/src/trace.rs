@@ -221,7 +221,7 @@ impl<'t> Places<'t> {
     /// The places of a trace: with their sources or not, with whole call stacks or only with the
     /// innermost frame.
     pub fn new(trace: &'t Trace, with_sources: bool, with_stacks: bool) -> Self {
-        let symbolizer = with_sources.then(|| Symbolizer::new(trace.modules()));
+        let symbolizer = with_sources.then(|| Symbolizer::of(trace));
         Self {
             trace,
             symbolizer,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use powerfail_trace::{Frame, Module, ModuleIndex};
+use powerfail_trace::{Frame, Module, ModuleIndex, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::module::LoadedModule;
@@ -32,6 +32,8 @@ pub enum AddressKind {
 pub struct Symbolizer {
     modules: Vec<ModuleEntry>,
     debug_directories: Vec<PathBuf>,
+    /// Functions of generated code, by addresses in them.
+    generated: FxHashMap<u64, String>,
     remembered: FxHashMap<(Frame, AddressKind), Arc<Resolved>>,
 }
 
@@ -62,7 +64,17 @@ impl Symbolizer {
         Self {
             modules: modules.iter().map(slot).collect(),
             debug_directories: vec![DEFAULT_DEBUG_DIRECTORY.into()],
+            generated: FxHashMap::default(),
             remembered: FxHashMap::default(),
+        }
+    }
+
+    /// Prepares to resolve frames of a trace: in its modules, and in code that the target has generated.
+    pub fn of(trace: &Trace) -> Self {
+        let names = trace.generated();
+        Self {
+            generated: names.map(|(at, name)| (at, name.to_owned())).collect(),
+            ..Self::new(trace.modules())
         }
     }
 
@@ -139,8 +151,19 @@ impl Symbolizer {
     }
 
     fn look_up(&mut self, frame: Frame, kind: AddressKind) -> Resolved {
-        let Frame::Module { module, offset } = frame else {
-            return unresolved(frame, NoSource::NoModule);
+        let (module, offset) = match frame {
+            Frame::Module { module, offset } => (module, offset),
+            Frame::Absolute { address } => {
+                let function = self.generated.get(&address).cloned();
+                let named = function.map(|function| SourceFrame {
+                    function: Some(function),
+                    ..SourceFrame::default()
+                });
+                return Resolved {
+                    frames: named.into_iter().collect(),
+                    ..unresolved(frame, NoSource::NoModule)
+                };
+            }
         };
         let Some(slot) = self.modules.get_mut(module.0 as usize) else {
             return unresolved(frame, NoSource::UnknownModule);

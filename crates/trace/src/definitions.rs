@@ -32,6 +32,7 @@ const ENTRY: u8 = 7;
 const TREE: u8 = 8;
 const UNRECORDED: u8 = 9;
 const FUNCTION: u8 = 10;
+const GENERATED: u8 = 11;
 
 const POOL_FILE: u8 = 0;
 const POOL_DAX: u8 = 1;
@@ -49,6 +50,8 @@ pub(crate) struct Definitions {
     pub(crate) pools: Vec<Pool>,
     pub(crate) modules: Vec<Module>,
     pub(crate) threads: Vec<Thread>,
+    /// Functions of code that the target has generated, by address.
+    pub(crate) generated: FxHashMap<u64, String>,
     stacks: Vec<PackedNode>,
     pub(crate) trees: Vec<Tree>,
     pub(crate) nodes: Vec<InitialNode>,
@@ -147,6 +150,12 @@ impl Definitions {
                         function: Some(String::from_utf8_lossy(fields.bytes()?).into_owned()),
                         path: take_path(&mut fields)?,
                     });
+                }
+                GENERATED => {
+                    check_module_count(u32::try_from(self.generated.len()).unwrap_or(u32::MAX))?;
+                    let address = fields.varint()?;
+                    let name = String::from_utf8_lossy(fields.bytes()?).into_owned();
+                    self.generated.insert(address, name);
                 }
                 THREAD => {
                     check_thread_count(count(&self.threads))?;
@@ -402,6 +411,12 @@ pub(crate) fn encode_module(out: &mut Vec<u8>, module: &Module) -> Result<()> {
         None => put_string(out, &module.build_id)?,
     }
     put_string(out, module.path.as_os_str().as_bytes())
+}
+
+pub(crate) fn encode_generated(out: &mut Vec<u8>, address: u64, name: &str) -> Result<()> {
+    out.push(GENERATED);
+    varint::put(out, address);
+    put_string(out, name.as_bytes())
 }
 
 pub(crate) fn encode_thread(out: &mut Vec<u8>, thread: &Thread) -> Result<()> {

@@ -163,6 +163,12 @@ impl Trace {
         self.definitions.stack(id)
     }
 
+    /// Addresses of frames in generated code, and the functions that they lie in, as far as the target has told it.
+    pub fn generated(&self) -> impl Iterator<Item = (u64, &str)> {
+        let names = self.definitions.generated.iter();
+        names.map(|(address, name)| (*address, name.as_str()))
+    }
+
     /// The frames of a call stack, innermost first. The first one is the site.
     pub fn stack(&self, id: StackId) -> StackFrames<'_> {
         StackFrames {

@@ -12,8 +12,9 @@ use crate::compress::{Compression, Compressor};
 use crate::definition::{Frame, Meta, Module, ModuleIndex, Pool, StackId, StackNode, Thread};
 use crate::definitions::{
     check_module_count, check_node_count, check_pool_count, check_stack_count, check_thread_count,
-    check_tree_count, count, encode_entry, encode_meta, encode_module, encode_node, encode_pool,
-    encode_stack, encode_thread, encode_tree, encode_unrecorded, too_many_definitions,
+    check_tree_count, count, encode_entry, encode_generated, encode_meta, encode_module,
+    encode_node, encode_pool, encode_stack, encode_thread, encode_tree, encode_unrecorded,
+    too_many_definitions,
 };
 use crate::encode::Encoder;
 use crate::error::{Result, TraceError};
@@ -87,6 +88,7 @@ pub struct TraceWriter<W: Write> {
     node_lens: FxHashMap<NodeId, u64>,
     tree_count: u32,
     module_count: u32,
+    generated_count: u32,
     thread_count: u32,
     stack_count: u32,
     stacks: FxHashMap<StackNode, StackId>,
@@ -130,6 +132,7 @@ impl<W: Write> TraceWriter<W> {
             node_lens: FxHashMap::default(),
             tree_count: 0,
             module_count: 0,
+            generated_count: 0,
             thread_count: 0,
             stack_count: 0,
             stacks: FxHashMap::default(),
@@ -166,6 +169,14 @@ impl<W: Write> TraceWriter<W> {
         self.define(|out| encode_module(out, module))?;
         self.module_count += 1;
         Ok(ModuleIndex(self.module_count - 1))
+    }
+
+    /// Names the function of generated code that an address of a frame lies in. To be called once for an address.
+    pub fn define_generated(&mut self, address: u64, name: &str) -> Result<()> {
+        check_module_count(self.generated_count)?;
+        self.define(|out| encode_generated(out, address, name))?;
+        self.generated_count += 1;
+        Ok(())
     }
 
     /// Adds a thread.

@@ -259,7 +259,7 @@ impl Session {
     }
 
     fn handle(&mut self, message: Message, directory: &mut Directory) -> Result<(), ExecutorError> {
-        let [first, second, third, ..] = message.words;
+        let [first, second, third, fourth, _] = message.words;
         match message.kind {
             Some(MessageKind::Hello) if first != u64::from(PROTOCOL_VERSION) => {
                 return Err(ExecutorError::Record(RecordError::ProtocolVersion {
@@ -269,7 +269,8 @@ impl Session {
             }
             Some(MessageKind::Hello) => self.greeted = true,
             Some(MessageKind::Module) => {
-                let path = message.text.get(third as usize..).unwrap_or_default();
+                let path_at = third.saturating_add(fourth) as usize;
+                let path = message.text.get(path_at..).unwrap_or_default();
                 self.places.load(first, second, path);
             }
             Some(MessageKind::Site) => self.places.define(first, std::iter::once(second)),

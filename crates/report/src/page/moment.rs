@@ -153,7 +153,7 @@ impl<'f> Moments<'f> {
 
     /// The pictures, with the places of their events.
     pub(super) fn finish(self, trace: &Trace) -> Vec<Option<Moment<'f>>> {
-        let mut symbolizer = Symbolizer::new(trace.modules());
+        let mut symbolizer = Symbolizer::of(trace);
         let mut places: BTreeMap<u32, String> = BTreeMap::new();
         let pictures = self.pictures.into_iter();
         pictures

@@ -54,7 +54,7 @@ pub(super) fn pictures<'f>(
     }
     choose(trace, &names, &mut pictures)?;
     count(trace, file_system, &mut pictures, events)?;
-    let mut symbolizer = Symbolizer::new(trace.modules());
+    let mut symbolizer = Symbolizer::of(trace);
     let mut places: BTreeMap<u32, String> = BTreeMap::new();
     let mut place = |stack: StackId| {
         let known = places.entry(stack.0);

@@ -3,7 +3,7 @@
 //! [`powerfail_protocol::stack`] says what the table is. Here is what fills it: the unwinder, the rules it
 //! has looked up in unwind tables, and the numbers of the stacks that the host knows.
 //!
-//! A stack ends at a handler of a signal, at code without an unwind table, and after [`DEPTH_MAX`]
+//! A stack ends at a handler of a signal, at code without an unwind table or frame pointers, and after [`DEPTH_MAX`]
 //! frames. Frames of our own are left out. Lines of Python stand for the frames of its interpreter (`python.rs`).
 //!
 //! # Safety
@@ -42,6 +42,20 @@ const RULES: usize = 1 << 14;
 
 /// Length of the table of a thread.
 pub(crate) const TABLE_LEN: u64 = (HEADS * 8) as u64;
+
+/// Where the caller is in code that has no unwind table, because the target has generated it, if it keeps frame pointers:
+/// the interpreter of the JVM does, and what it compiles with `-XX:+PreserveFramePointer`.
+const FRAME_POINTER: Row = Row {
+    cfa: Cfa::Register {
+        register: RBP,
+        offset: 16,
+    },
+    return_address: Some(-8),
+    rbp: Some(-16),
+};
+
+/// No target keeps more generated code in one place.
+const GENERATED_LEN: u64 = 1 << 30;
 
 static KNOWN: Lock<Option<StackCache>> = Lock::new(None);
 /// Grows when code is unloaded: what is known of addresses is void then.
@@ -208,7 +222,12 @@ impl StackCache {
         };
         let mut lookup = pc;
         while self.walk.frames.len() < DEPTH_MAX {
-            let Some(row) = self.rule(lookup) else { return };
+            let mut row = self.rule(lookup);
+            let by_pointer = row.is_none() && (rsp..end).contains(&rbp) && is_generated(lookup);
+            if by_pointer {
+                row = Some(FRAME_POINTER);
+            }
+            let Some(row) = row else { return };
             let (register, base) = match row.cfa {
                 Cfa::Register { register, offset } | Cfa::Saved { register, offset } => {
                     let base = if register == RBP { rbp } else { rsp };
@@ -245,6 +264,11 @@ impl StackCache {
                 return;
             };
             if cfa <= rsp {
+                return;
+            }
+            // A pointer that was something else leads anywhere.
+            let is_near = value.abs_diff(lookup) < GENERATED_LEN && is_generated(value);
+            if by_pointer && !is_near && look_up(value).is_none() {
                 return;
             }
             self.walk.top = cfa;
@@ -422,6 +446,11 @@ impl Memory {
         }
         sys::read_own_word(address)
     }
+}
+
+/// Whether an address of code lies in no module: the target has generated it.
+fn is_generated(pc: u64) -> bool {
+    SITES.with(|sites| !sites.as_ref().is_some_and(|it| it.is_in_module(pc)))
 }
 
 /// Finds the rule at an address in the tables of its module.
