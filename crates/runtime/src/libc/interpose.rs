@@ -62,6 +62,12 @@ pub(crate) struct Original {
 
 /// Where the original of a function is that we stand in for; its name ends with a zero byte.
 pub(crate) fn find(name: &'static str) -> Original {
+    if let Some(address) = find_without_linker(name) {
+        return Original {
+            address: address as usize,
+            is_lasting: true,
+        };
+    }
     // SAFETY: the name is a string with an end.
     let address = unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) } as usize;
     if address != 0 {
@@ -82,6 +88,14 @@ pub(crate) fn find(name: &'static str) -> Original {
         address: address as usize,
         is_lasting: false,
     }
+}
+
+/// As `find`, of the function with which the dynamic linker of glibc before 2.34 allocates its answers: to ask it for this
+/// one would never end.
+fn find_without_linker(name: &'static str) -> Option<u64> {
+    (name == "calloc\0")
+        .then(|| modules::find_after_this(c"calloc"))
+        .flatten()
 }
 
 /// As `find`, of a function of the C library.
@@ -107,6 +121,9 @@ pub(crate) fn errno() -> *mut c_int {
 
 /// As `find`, of a function that need not be there.
 pub(crate) fn maybe_find(name: &'static str) -> Option<u64> {
+    if let Some(address) = find_without_linker(name) {
+        return Some(address);
+    }
     let text = core::ffi::CStr::from_bytes_until_nul(name.as_bytes()).ok()?;
     if !modules::is_defined(text) {
         return None;

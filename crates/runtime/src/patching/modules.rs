@@ -574,6 +574,19 @@ pub(crate) fn find_function(name: &CStr) -> Option<u64> {
     found
 }
 
+/// The function of this name of the first module behind ours, in the order in which names are looked up.
+pub(crate) fn find_after_this(name: &CStr) -> Option<u64> {
+    let mut found = None;
+    let mut is_behind = false;
+    for_each(|module| {
+        if is_behind && found.is_none() {
+            found = module.address_of(name);
+        }
+        is_behind |= is_this(module);
+    });
+    found
+}
+
 /// Whether code is our own, whether or not our module was looked at already.
 pub(crate) fn is_this_code(address: u64) -> bool {
     let mut is_this_code = false;
