@@ -149,7 +149,7 @@ fn write_page(result: &SessionResult, file: &Path) -> anyhow::Result<()> {
     html::write(&run, file)
 }
 
-fn say_interrupted() -> Exit {
+pub(crate) fn say_interrupted() -> Exit {
     complain("interrupted; everything that was started is ended and removed");
     Exit::Setup
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use powerfail_config::{
     CommandText, Count, CrashSettings, CrashStrategy, FailureArgs, RecoveryArgs, ServerArgs,
     ShareArgs, Strategy, TestSettings,
 };
+use powerfail_files::{Directory, output};
 use powerfail_vm::archive::Archive;
 use powerfail_vm::{
     FileSystem, Guest, Kernel, Machine, MachineOptions, MemoryLayout, Promise, Recording,
@@ -20,7 +21,7 @@ use powerfail_vm::{
 };
 
 use crate::args::{FsArg, PromiseArg, VmCheckArgs, VmRecoverArgs, VmShellArgs};
-use crate::check::{conclude, run_with};
+use crate::check::{conclude, run_with, say_interrupted};
 use crate::configuration::configuration;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
@@ -51,6 +52,8 @@ pub(crate) fn check(args: &VmCheckArgs) -> anyhow::Result<Exit> {
     interrupt::watch();
     match run(args, settings) {
         Ok(exit) => Ok(exit),
+        // A signal of the terminal ends QEMU as well, and what that causes is no error.
+        Err(_) if interrupt::is_interrupted() => Ok(say_interrupted()),
         Err(error) => match error.downcast_ref::<VmError>() {
             Some(missing) if missing.is_unsupported() => {
                 complain(&missing.to_string());
@@ -72,15 +75,17 @@ fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> 
     settings.test.output.out = Some(out.clone());
     let workload = Workload::read(&args.workload)?;
     let files = files(args, &workload)?;
-    let machine = {
-        let _lock = output_directory::create(&out)?;
-        machine(args, &out)?
-    };
     let archive = std::path::absolute(out.join(FILES))?;
-    fs::write(&archive, files.bytes()).with_context(|| archive.display().to_string())?;
     let socket = std::path::absolute(out.join("service"))?;
     let trace = out.join(output_directory::TRACE);
-    record(args, &machine, &workload, &files, &out, &trace)?;
+    let machine = {
+        // The crash test takes the lock again.
+        let _lock = output_directory::create(&out)?;
+        let machine = machine(args, &out)?;
+        output::replace(&archive, &files.bytes()).with_context(|| archive.display().to_string())?;
+        record(args, &machine, &workload, &files, &out, &trace)?;
+        machine
+    };
     let limit = args.timeout.unwrap_or(RECOVERY_LIMIT);
     settings.test.recovery.recover = Some(command(vec![
         std::env::current_exe()
@@ -211,17 +216,15 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 /// Boots a machine, or opens one that is kept.
 fn machine(args: &VmCheckArgs, out: &Path) -> anyhow::Result<Machine> {
     let directory = match &args.machine {
-        Some(directory) if directory.join("machine.json").exists() => {
-            return Ok(Machine::open(directory)?);
+        Some(directory) if Machine::exists(directory) => {
+            let machine = Machine::open(directory, interrupt::is_interrupted)?;
+            is_as_asked(args, &machine)?;
+            return Ok(machine);
         }
         Some(directory) => directory.clone(),
         None => out.join(MACHINE),
     };
-    let file_system = match args.fs {
-        FsArg::Ext4 => FileSystem::Ext4,
-        FsArg::Xfs => FileSystem::Xfs,
-        FsArg::None => FileSystem::None,
-    };
+    let file_system = file_system(args.fs);
     let pm = args.pm.unwrap_or_else(|| file_system.default_pm_len());
     let layout =
         MemoryLayout::new(pm).context("a guest has at most 2G of persistent memory: --pm")?;
@@ -234,7 +237,45 @@ fn machine(args: &VmCheckArgs, out: &Path) -> anyhow::Result<Machine> {
         kernel_options: args.append.clone(),
     };
     say("booting the machine");
-    Ok(Machine::boot(&directory, &options)?)
+    let machine = Machine::boot(&directory, &options, interrupt::is_interrupted)?;
+    Ok(machine)
+}
+
+const fn file_system(fs: FsArg) -> FileSystem {
+    match fs {
+        FsArg::Ext4 => FileSystem::Ext4,
+        FsArg::Xfs => FileSystem::Xfs,
+        FsArg::None => FileSystem::None,
+    }
+}
+
+/// Refuses a machine that was made with other options than those that are given now.
+fn is_as_asked(args: &VmCheckArgs, machine: &Machine) -> anyhow::Result<()> {
+    let directory = machine.directory().display();
+    let has = machine.file_system();
+    anyhow::ensure!(
+        has == file_system(args.fs),
+        "the machine in {directory} was made with --fs {0}: give --fs {0}, or another --machine",
+        has.name()
+    );
+    let pm_len = machine.layout().pm_len;
+    let pm = args.pm.map(MemoryLayout::new);
+    anyhow::ensure!(
+        pm.is_none_or(|pm| pm == Some(machine.layout())),
+        "the machine in {directory} has {pm_len} bytes of persistent memory: leave out --pm, or give another --machine"
+    );
+    anyhow::ensure!(
+        args.append.is_empty() || args.append == machine.kernel_options(),
+        "the machine in {directory} was made with other words of --append: leave them out, or give another --machine"
+    );
+    if let Some(kernel) = &args.kernel {
+        anyhow::ensure!(
+            machine.has_kernel(kernel)?,
+            "the machine in {directory} has another kernel than {}: leave out --kernel, or give another --machine",
+            kernel.display()
+        );
+    }
+    Ok(())
 }
 
 /// One line about what takes long.
@@ -252,7 +293,7 @@ fn record(
     trace: &Path,
 ) -> anyhow::Result<()> {
     let memory = out.join(MEMORY);
-    fs::create_dir_all(&memory).with_context(|| memory.display().to_string())?;
+    Directory::create(&memory).with_context(|| memory.display().to_string())?;
     let memory = fs::canonicalize(&memory).with_context(|| memory.display().to_string())?;
     let pool = memory.join("pmem0");
     let image = initial_image(args, machine, &pool)?;
@@ -296,22 +337,22 @@ fn record(
 /// What persistent memory has before the workload: a file, which stays for replays.
 fn initial_image(args: &VmCheckArgs, machine: &Machine, pool: &Path) -> anyhow::Result<File> {
     let create = || -> std::io::Result<File> {
-        let mut options = File::options();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(pool)?;
+        let file = output::create(pool)?;
         file.set_len(machine.layout().pm_len)?;
         Ok(file)
     };
     let mut file = create().with_context(|| pool.display().to_string())?;
     match &args.image {
         Some(given) => {
-            let content = read(given)?;
+            let pm_len = machine.layout().pm_len;
+            let mut content = Vec::new();
+            let given_file = File::open(given);
+            // It may be a device, which has no end.
+            given_file
+                .and_then(|file| file.take(pm_len + 1).read_to_end(&mut content))
+                .with_context(|| given.display().to_string())?;
             anyhow::ensure!(
-                content.len() as u64 <= machine.layout().pm_len,
+                content.len() as u64 <= pm_len,
                 "{} is larger than persistent memory: --pm",
                 given.display()
             );
@@ -328,7 +369,7 @@ pub(crate) fn recover(args: &VmRecoverArgs) -> anyhow::Result<Exit> {
     let image = File::options().read(true).write(true).open(&args.pool);
     let image = image.with_context(|| args.pool.display().to_string())?;
     let limit = Duration::from_secs(args.limit);
-    let machine = Machine::open(&args.machine)?;
+    let machine = Machine::open(&args.machine, interrupt::is_interrupted)?;
     let reply = match powerfail_vm::ask(&args.service, &image, limit) {
         Some(reply) => reply.map_err(anyhow::Error::msg)?,
         None => powerfail_vm::recover(
@@ -357,7 +398,7 @@ fn finish(args: &VmRecoverArgs, reply: &RecoveryReply) -> anyhow::Result<Exit> {
 
 /// Opens a shell in a guest.
 pub(crate) fn shell(args: &VmShellArgs) -> anyhow::Result<Exit> {
-    let machine = Machine::open(&args.machine)?;
+    let machine = Machine::open(&args.machine, interrupt::is_interrupted)?;
     let image = File::open(&args.image).with_context(|| args.image.display().to_string())?;
     interrupt::leave_to_child();
     Guest::shell(&machine, &image, &args.files)?;

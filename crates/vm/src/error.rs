@@ -41,14 +41,14 @@ pub enum VmError {
         directory: PathBuf,
     },
     /// A file cannot be used.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}: {cause}")]
     File {
         /// What was tried.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// Why it failed.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A file has other content than it should.
     #[error("{path}: {problem}")]
@@ -87,6 +87,15 @@ pub enum VmError {
     /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The user has ended it.
+    #[error("interrupted")]
+    Interrupted,
+    /// Another run makes the machine.
+    #[error("another run boots the machine in {}: use it when that has ended, or give another directory", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The recording does not give the final content of memory.
     #[error("internal error: {0}")]
     SelfCheck(String),
@@ -100,10 +109,10 @@ impl VmError {
 
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::File {
+        move |cause| Self::File {
             action,
             path,
-            source,
+            cause,
         }
     }
 }

@@ -4,9 +4,10 @@
 //! inherits them, and the end of QEMU is the end of the connection. It dies with the thread that has started it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use serde_json::json;
 use crate::archive::Archive;
 use crate::error::{Result, VmError};
 use crate::layout::EXCHANGE_LEN;
-use crate::machine::{Machine, ignore_shared, make, run_directory};
+use crate::machine::{IsInterrupted, Machine, ignore_shared, make, run_directory};
 use crate::qmp::Qmp;
 use crate::tools::program;
 
@@ -25,6 +26,12 @@ use crate::tools::program;
 const TOLD: u8 = 1;
 /// How much of the console is shown when a guest ends.
 const CONSOLE_LINES: usize = 30;
+/// How long it may take until an interruption is noticed.
+const INTERRUPTION_LATENCY: Duration = Duration::from_millis(100);
+/// A longer line is taken for several: a guest can write anything.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// What a guest writes in an answer beyond this is left out.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How long a guest may take for what it always does.
 const ROUTINE_LIMIT: Duration = Duration::from_mins(2);
 
@@ -92,6 +99,18 @@ pub enum GuestEnd {
         /// The last lines of the console.
         console: String,
     },
+    /// The user has ended it.
+    Interrupted,
+}
+
+impl GuestEnd {
+    /// The same as an error; what was tried is said before it.
+    pub(crate) fn error(&self, sentence: &str) -> VmError {
+        match self {
+            Self::Interrupted => VmError::Interrupted,
+            end => VmError::Guest(format!("{sentence}: {end}")),
+        }
+    }
 }
 
 /// QEMU with a machine.
@@ -100,6 +119,7 @@ pub(crate) struct Process {
     qmp: Qmp,
     control: BufReader<UnixStream>,
     run: PathBuf,
+    is_interrupted: IsInterrupted,
 }
 
 impl Process {
@@ -110,6 +130,9 @@ impl Process {
         start: Start,
         plugin: Option<&PluginUse>,
     ) -> Result<Self> {
+        if machine.is_interrupted() {
+            return Err(VmError::Interrupted);
+        }
         for (name, len) in [
             ("pm", machine.layout().pm_file_len()),
             ("exchange", EXCHANGE_LEN),
@@ -144,6 +167,8 @@ impl Process {
                 .arg("-plugin")
                 .arg(plugin_value(machine, run, plugin));
         }
+        // A signal of the terminal is for powerfail, which ends QEMU.
+        command.process_group(0);
         let child = command
             .stdin(OwnedFd::from(qmp_of_qemu))
             .stdout(OwnedFd::from(control_of_qemu))
@@ -163,6 +188,7 @@ impl Process {
             child: child.0.take().expect("it was just put there"),
             control: BufReader::new(control),
             run: run.to_path_buf(),
+            is_interrupted: machine.interruption(),
         };
         if start == Start::Saved {
             ignore_shared(&mut process.qmp)?;
@@ -195,7 +221,7 @@ impl Process {
                     )));
                 }
                 Ok(line) => lines.push(line),
-                Err(end) => return Err(VmError::Guest(format!("the guest does not boot: {end}"))),
+                Err(end) => return Err(end.error("the guest does not boot")),
             }
         }
     }
@@ -207,6 +233,7 @@ impl Process {
         limit: Duration,
     ) -> std::result::Result<Answer, GuestEnd> {
         let mut answer = Answer::default();
+        let mut bytes = 0;
         let end = Instant::now() + limit;
         // If it has ended, reading tells.
         let _ = writeln!(self.control.get_mut(), "{command}");
@@ -218,7 +245,11 @@ impl Process {
                 answer.status = status.trim().parse().unwrap_or(-1);
                 return Ok(answer);
             }
-            answer.lines.push(line);
+            let (Line::Output(text) | Line::Told(text)) = &line;
+            bytes += text.len();
+            if bytes <= ANSWER_BYTES_MAX {
+                answer.lines.push(line);
+            }
         }
     }
 
@@ -239,36 +270,48 @@ impl Process {
                 }
                 .output(),
             };
+            if (self.is_interrupted)() {
+                return Err(GuestEnd::Interrupted);
+            }
             if left.is_zero() {
                 return Err(hang());
             }
-            let _ = self.control.get_ref().set_read_timeout(Some(left));
-            match self.control.read_until(b'\n', &mut line) {
-                Ok(0) => {
-                    return Err(GuestEnd::Stopped {
-                        console: self.console(),
-                    });
+            let wait = left.min(INTERRUPTION_LATENCY);
+            let _ = self.control.get_ref().set_read_timeout(Some(wait));
+            let room = LINE_BYTES_MAX - line.len() as u64;
+            let control = Read::by_ref(&mut self.control);
+            match control.take(room).read_until(b'\n', &mut line) {
+                Ok(_) if line.last() == Some(&b'\n') => {
+                    line.pop();
+                    break;
                 }
-                Ok(_) if line.last() == Some(&b'\n') => break,
+                // The rest is another line.
+                Ok(_) if line.len() as u64 == LINE_BYTES_MAX => break,
+                Ok(0) => return Err(self.stopped()),
                 Ok(_) => {}
                 Err(error)
                     if matches!(
                         error.kind(),
                         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                     ) => {}
-                Err(_) => {
-                    return Err(GuestEnd::Stopped {
-                        console: self.console(),
-                    });
-                }
+                Err(_) => return Err(self.stopped()),
             }
         }
-        line.pop();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(match line.strip_prefix(&[TOLD]) {
             Some(told) => Line::Told(text(told)),
             None => Line::Output(text(&line)),
         })
+    }
+
+    /// QEMU has ended. A signal of the terminal that ends it reaches this process, too.
+    fn stopped(&self) -> GuestEnd {
+        if (self.is_interrupted)() {
+            return GuestEnd::Interrupted;
+        }
+        GuestEnd::Stopped {
+            console: self.console(),
+        }
     }
 
     /// Lets the user talk to a shell in the guest, line by line, until either ends.
@@ -289,7 +332,7 @@ impl Process {
         let mut piece = [0; 4096];
         let mut seen = Vec::new();
         loop {
-            let count = std::io::Read::read(&mut self.control, &mut piece).map_err(failed)?;
+            let count = self.control.read(&mut piece).map_err(failed)?;
             if count == 0 {
                 return Ok(());
             }
@@ -357,6 +400,7 @@ impl std::fmt::Display for GuestEnd {
             Self::Stopped { console } => {
                 write!(f, "the kernel of the guest stopped\n{console}")
             }
+            Self::Interrupted => write!(f, "interrupted"),
         }
     }
 }
@@ -434,7 +478,7 @@ impl Guest {
     /// A command that cannot fail because of a crash.
     pub(crate) fn routine(&mut self, command: &str) -> Result<Answer> {
         let answer = self.process.obey(command, ROUTINE_LIMIT);
-        answer.map_err(|end| VmError::Guest(end.to_string()))
+        answer.map_err(|end| end.error("the guest cannot be set up"))
     }
 
     /// Gives a command and waits for its end.

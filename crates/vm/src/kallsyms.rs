@@ -13,6 +13,14 @@ pub struct KernelSymbol {
 
 /// The name for what belongs to no module.
 pub(crate) const KERNEL: &str = "vmlinux";
+/// The kernel has no longer ones.
+const MODULE_NAME_LEN_MAX: usize = 64;
+
+/// Whether a module can have this name.
+fn is_module_name(name: &str) -> bool {
+    let is_letter = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+    (1..=MODULE_NAME_LEN_MAX).contains(&name.len()) && name.chars().all(is_letter)
+}
 
 /// The functions by the module that has them, in the order of their addresses; `vmlinux` is the kernel itself. Lines that
 /// are no functions are left out.
@@ -32,7 +40,12 @@ pub fn parse(text: &str) -> BTreeMap<String, Vec<KernelSymbol>> {
             continue;
         }
         let module = words.next().map(|word| word.trim_matches(['[', ']']));
-        let symbols = modules.entry(module.unwrap_or(KERNEL).to_owned());
+        let module = module.unwrap_or(KERNEL);
+        // It becomes the name of a file, and a guest can write anything.
+        if !is_module_name(module) {
+            continue;
+        }
+        let symbols = modules.entry(module.to_owned());
         symbols.or_default().push(KernelSymbol {
             address,
             name: name.to_owned(),
@@ -58,6 +71,9 @@ mod tests {
                     ffffffffc0002000 t ext4_fill\t[ext4]\n\
                     ffffffffc0001000 t ext4_init\t[ext4]\n\
                     0000000000000000 t hidden\n\
+                    ffffffffc0003000 t escape\t[../../etc/passwd]\n\
+                    ffffffffc0003000 t above\t[..]\n\
+                    ffffffffc0003000 t nothing\t[]\n\
                     nonsense\n";
         let modules = parse(text);
         assert_eq!(modules.len(), 2);

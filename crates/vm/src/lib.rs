@@ -40,7 +40,7 @@ pub use guest::{Answer, Guest, GuestEnd, PluginUse};
 pub use kallsyms::{KernelSymbol, parse as parse_kallsyms};
 pub use kernel::{Kernel, ModuleFile};
 pub use layout::MemoryLayout;
-pub use machine::{Machine, MachineOptions};
+pub use machine::{IsInterrupted, Machine, MachineOptions};
 pub use recording::{Recorded, Recording, record};
 pub use recovery::{RecoveryReply, RecoveryRequest, recover};
 pub use reference::{Reference, TreeListing};

@@ -3,10 +3,12 @@
 //! RAM stays in its file, and each guest that starts from there maps it copy on write: nothing is copied, and nothing of one
 //! guest is seen by another. The state of the devices is a small file.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use powerfail_files::{Directory, input, output};
 use powerfail_image::{RunDirectory, default_parent};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -51,7 +53,11 @@ pub struct Machine {
     directory: PathBuf,
     description: Description,
     qemu: PathBuf,
+    is_interrupted: IsInterrupted,
 }
+
+/// Says whether the user wants to end everything. It is asked again and again while a guest is waited for.
+pub type IsInterrupted = fn() -> bool;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Description {
@@ -60,12 +66,39 @@ struct Description {
     kernel_options: String,
 }
 
+impl Description {
+    /// Reads what was written. What no machine can have is refused.
+    fn parse(text: &[u8]) -> std::result::Result<Self, String> {
+        let read: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let pm_len = read.layout.pm_len;
+        if MemoryLayout::new(pm_len) != Some(read.layout) {
+            return Err(format!(
+                "no machine has {pm_len} bytes of persistent memory"
+            ));
+        }
+        Ok(read)
+    }
+}
+
 impl Machine {
     /// Boots a machine and saves it in a directory, which is made.
-    pub fn boot(directory: &Path, options: &MachineOptions) -> Result<Self> {
+    pub fn boot(
+        directory: &Path,
+        options: &MachineOptions,
+        is_interrupted: IsInterrupted,
+    ) -> Result<Self> {
         let tools = Tools::find()?;
-        fs::create_dir_all(directory).map_err(VmError::file("create", directory))?;
+        Directory::create(directory).map_err(VmError::file("create", directory))?;
         let directory = fs::canonicalize(directory).map_err(VmError::file("open", directory))?;
+        let _lock = lock(&directory)?;
+        // Until it has booted there is no machine.
+        let description = directory.join(DESCRIPTION);
+        match fs::remove_file(&description) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(VmError::file("remove", &description)(error));
+            }
+            _ => {}
+        }
         let initramfs = match &options.initramfs {
             Some(path) => fs::read(path).map_err(VmError::file("read", path))?,
             None => initramfs(
@@ -84,10 +117,11 @@ impl Machine {
             },
             qemu: tools.qemu,
             directory,
+            is_interrupted,
         };
         write(&machine.path(INITRAMFS), &initramfs)?;
         let kernel = &options.kernel.image;
-        fs::copy(kernel, machine.path(KERNEL)).map_err(VmError::file("copy", kernel))?;
+        output::copy(kernel, &machine.path(KERNEL)).map_err(VmError::file("copy", kernel))?;
         make(&machine.path(RAM), MemoryLayout::ram_len())?;
         make(&machine.path(TOP), MemoryLayout::top_len())?;
         machine.save()?;
@@ -105,6 +139,8 @@ impl Machine {
         let qmp = process.qmp();
         qmp.execute("stop", &json!({}))?;
         ignore_shared(qmp)?;
+        // QEMU would follow a link.
+        make(&self.path(STATE), 0)?;
         let target = format!("exec:cat > {}", quoted(&self.path(STATE))?);
         qmp.execute("migrate", &json!({ "uri": target }))?;
         qmp.wait_for_migration()?;
@@ -112,19 +148,51 @@ impl Machine {
     }
 
     /// A machine that was saved.
-    pub fn open(directory: &Path) -> Result<Self> {
+    pub fn open(directory: &Path, is_interrupted: IsInterrupted) -> Result<Self> {
         let path = directory.join(DESCRIPTION);
-        let text = fs::read(&path).map_err(VmError::file("read", &path))?;
-        let description = serde_json::from_slice(&text).map_err(|error| VmError::Malformed {
-            path,
-            problem: error.to_string(),
+        let text = input::read(&path).map_err(VmError::file("read", &path))?;
+        let description = Description::parse(&text).map_err(|problem| VmError::Malformed {
+            path: path.clone(),
+            problem,
         })?;
+        for name in [RAM, TOP, STATE, KERNEL, INITRAMFS] {
+            // QEMU has no good words for what it lacks, and would follow a link.
+            let path = directory.join(name);
+            input::open(&path).map_err(VmError::file("read", &path))?;
+        }
         let directory = fs::canonicalize(directory).map_err(VmError::file("open", directory))?;
         Ok(Self {
             directory,
             description,
             qemu: crate::tools::program("qemu-system-x86_64", "qemu-system-x86")?,
+            is_interrupted,
         })
+    }
+
+    /// Whether there is a machine in a directory.
+    pub fn exists(directory: &Path) -> bool {
+        directory.join(DESCRIPTION).exists()
+    }
+
+    /// Whether its kernel is this one.
+    pub fn has_kernel(&self, image: &Path) -> Result<bool> {
+        let read = |path: &Path| fs::read(path).map_err(VmError::file("read", path));
+        Ok(read(&self.path(KERNEL))? == read(image)?)
+    }
+
+    /// What its kernel was told besides.
+    pub fn kernel_options(&self) -> &str {
+        &self.description.kernel_options
+    }
+
+    /// Says whether the user wants to end everything.
+    pub(crate) const fn interruption(&self) -> IsInterrupted {
+        self.is_interrupted
+    }
+
+    /// Whether the user wants to end everything.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        (self.is_interrupted)()
     }
 
     /// A guest that starts from here.
@@ -228,6 +296,18 @@ impl Machine {
     }
 }
 
+/// Keeps others from making a machine in the same directory.
+fn lock(directory: &Path) -> Result<File> {
+    let file = File::open(directory).map_err(VmError::file("open", directory))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(VmError::InUse {
+            path: directory.to_path_buf(),
+        }),
+        Err(TryLockError::Error(error)) => Err(VmError::file("lock", directory)(error)),
+    }
+}
+
 /// A private directory for the files of a guest. It is removed with everything in it.
 pub(crate) fn run_directory() -> Result<RunDirectory> {
     RunDirectory::create_in(&default_parent()).map_err(|error| VmError::Guest(error.to_string()))
@@ -245,13 +325,14 @@ pub(crate) fn ignore_shared(qmp: &mut crate::qmp::Qmp) -> Result<()> {
 
 /// A file of a length, with nothing in it.
 pub(crate) fn make(path: &Path, len_bytes: u64) -> Result<()> {
-    let file = File::create(path).map_err(VmError::file("create", path))?;
+    let file = output::create(path).map_err(VmError::file("create", path))?;
     file.set_len(len_bytes)
         .map_err(VmError::file("enlarge", path))
 }
 
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(VmError::file("write", path))
+    let written = output::create(path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(VmError::file("write", path))
 }
 
 /// A path as the value of an option of QEMU, where a comma is doubled.
@@ -269,4 +350,53 @@ fn text(path: &Path) -> Result<&str> {
         path: path.to_path_buf(),
         problem: "QEMU needs paths in UTF-8".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn no_link_in_the_directory_of_a_machine_is_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let precious = place.path().join("precious");
+        fs::write(&precious, "kept").unwrap();
+        let link = place.path().join("link");
+        symlink(&precious, &link).unwrap();
+        assert!(write(&link, b"lost").is_err());
+        assert!(make(&link, 7).is_err());
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "kept");
+        let machine = place.path().join("machine");
+        fs::create_dir(&machine).unwrap();
+        symlink(&precious, machine.join(DESCRIPTION)).unwrap();
+        let error = Machine::open(&machine, || false).unwrap_err().to_string();
+        assert!(error.contains("symbolic link"), "{error}");
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_is_refused() {
+        let text = |pm_len: u64| {
+            format!(
+                r#"{{"file_system":"Ext4","layout":{{"pm_len":{pm_len}}},"kernel_options":""}}"#
+            )
+        };
+        assert!(Description::parse(text(16 << 20).as_bytes()).is_ok());
+        for pm_len in [0, 1, 3 << 20, 1 << 40, u64::MAX] {
+            let error = Description::parse(text(pm_len).as_bytes()).unwrap_err();
+            assert!(error.contains("persistent memory"), "{error}");
+        }
+        assert!(Description::parse(b"{").is_err());
+    }
+
+    #[test]
+    fn one_run_at_a_time_makes_a_machine() {
+        let place = tempfile::tempdir().unwrap();
+        let first = lock(place.path()).unwrap();
+        let error = lock(place.path()).unwrap_err().to_string();
+        assert!(error.contains("another run boots"), "{error}");
+        drop(first);
+        lock(place.path()).unwrap();
+    }
 }

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use powerfail_files::Directory;
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
@@ -95,8 +96,7 @@ pub fn record(recording: &Recording<'_>) -> Result<Recorded> {
     pages::copy(recording.image, &memory, len).map_err(VmError::file("write", &pm))?;
     guest.take_files(recording.files)?;
     let answer = guest.obey("workload record", recording.limit);
-    let answer = answer
-        .map_err(|end| VmError::Guest(format!("the workload fails while it is recorded: {end}")))?;
+    let answer = answer.map_err(|end| end.error("the workload fails while it is recorded"))?;
     succeeded(recording.workload, &answer)?;
     let _files = guest.quit()?;
     let bytes = fs::read(&log).map_err(VmError::file("read", &log))?;
@@ -186,7 +186,7 @@ impl<'a> Converter<'a> {
     /// Makes a module of the kernel and of each of its modules, with a file that has the names of its functions.
     fn define_modules(&mut self) -> Result<()> {
         let directory = self.recording.symbols;
-        fs::create_dir_all(directory).map_err(VmError::file("create", directory))?;
+        Directory::create(directory).map_err(VmError::file("create", directory))?;
         for (name, symbols) in kallsyms::parse(&self.recording.reference.symbols) {
             let Some((begin, len)) = elf::range(&symbols) else {
                 continue;

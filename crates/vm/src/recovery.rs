@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, VmError};
-use crate::guest::{Answer, Guest, Line};
+use crate::guest::{Answer, Guest, GuestEnd, Line};
 use crate::machine::Machine;
 use crate::pages;
 use crate::reference::{TreeListing, open};
@@ -103,6 +103,7 @@ fn attempt(
     let console_before = guest.console_len();
     let answer = match guest.obey("recover", request.limit) {
         Ok(answer) => answer,
+        Err(GuestEnd::Interrupted) => return Err(VmError::Interrupted),
         Err(end) => {
             return Ok(RecoveryReply {
                 success: false,

@@ -94,9 +94,7 @@ impl Reference {
         copied.map_err(VmError::file("write", &pm))?;
         guest.take_files(files)?;
         let answer = guest.obey("workload trees", limit);
-        let answer = answer.map_err(|end| {
-            VmError::Guest(format!("the workload fails without any crash: {end}"))
-        })?;
+        let answer = answer.map_err(|end| end.error("the workload fails without any crash"))?;
         succeeded(workload, &answer)?;
         let trees = trees(&answer);
         guest.routine("symbols")?;

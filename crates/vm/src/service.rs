@@ -40,7 +40,7 @@ impl Service {
         let failed = |error: std::io::Error| VmError::File {
             action: "listen at",
             path: path.clone(),
-            source: error,
+            cause: error,
         };
         let listener = listen(&path).map_err(failed)?;
         let is_over = Arc::new(AtomicBool::new(false));
