@@ -45,7 +45,7 @@ impl ChangedSince {
             .map(|frame| key(frame, text_of(frame).as_deref()))
             .collect();
         let tried = coverage.stacks.iter();
-        let tried = tried.filter(|it| it.prefix.tried + it.lost_lines.tried > 0);
+        let tried = tried.filter(|it| it.prefix.tried > 0 || it.lost_lines.tried > 0);
         let stacks = tried.map(|it| {
             let frames = it.stack.iter();
             frames
@@ -195,6 +195,23 @@ mod tests {
         assert!(is_new(&since, &[frame("put", path, 5)]), "another line");
         assert!(is_new(&since, &[frame("set", path, 3)]), "another function");
         assert!(is_new(&since, &[frame("get", path, 4)]), "was not tried");
+    }
+
+    #[test]
+    fn any_numbers_can_be_in_the_file_of_a_run() {
+        let mut builder = CoverageBuilder::default();
+        let most = Tries {
+            points: u64::MAX,
+            tried: u64::MAX,
+            sampled: u64::MAX,
+            failed: u64::MAX,
+        };
+        builder.add(vec![frame("put", "a.c", 2)], most, most);
+        builder.add(vec![frame("put", "a.c", 2)], most, most);
+        let mut coverage = builder.finish();
+        coverage.stacks[0].stack.push(usize::MAX);
+        let since = ChangedSince::run("old", &coverage, None);
+        assert!(!is_new(&since, &[frame("put", "a.c", 2)]));
     }
 
     #[test]

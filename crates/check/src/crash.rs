@@ -229,14 +229,29 @@ fn without_crashes(
 }
 
 /// Why nothing was checked, if that is so.
-const fn not_checked(totals: &Totals) -> Option<NotChecked> {
+fn not_checked(totals: &Totals) -> Option<NotChecked> {
     if totals.events == 0 {
         Some(NotChecked::NoStore)
     } else if totals.failure_points == 0 {
         Some(NotChecked::NoFailurePoint)
+    } else if is_untried(totals) {
+        Some(NotChecked::NoTime)
     } else {
         None
     }
+}
+
+/// Whether the time was up before any crash was tried.
+fn is_untried(totals: &Totals) -> bool {
+    let explored = totals.exploration.as_ref();
+    let is_unexplored = explored.is_none_or(|it| it.exhaustive + it.sampled + it.unchanged == 0);
+    let is_unwatched = totals.races.as_ref().is_none_or(|it| it.watched == 0);
+    let is_lack_of_time = totals.failure_points_not_run.no_time > 0;
+    is_lack_of_time
+        && totals.failure_points_run == 0
+        && is_unexplored
+        && is_unwatched
+        && totals.eager.is_none()
 }
 
 /// Says what it means for the result that recovery accepts changed pools.
@@ -495,5 +510,33 @@ impl Engine<'_, '_> {
         races::fold(&mut crashed.findings, found.findings);
         races::fold_survivors(&mut crashed.findings, found.survivors);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::{Exploration, NotChecked, Totals};
+
+    use super::not_checked;
+
+    #[test]
+    fn without_time_for_one_crash_nothing_was_checked() {
+        let mut totals = Totals {
+            events: 10,
+            failure_points: 4,
+            ..Totals::default()
+        };
+        totals.failure_points_not_run.no_time = 3;
+        totals.exploration = Some(Exploration::default());
+        assert_eq!(not_checked(&totals), Some(NotChecked::NoTime));
+        let mut ran = totals.clone();
+        ran.failure_points_run = 1;
+        assert_eq!(not_checked(&ran), None);
+        let mut explored = totals.clone();
+        explored.exploration.get_or_insert_default().sampled = 1;
+        assert_eq!(not_checked(&explored), None);
+        // A share without work has had all the time that it needs.
+        totals.failure_points_not_run.no_time = 0;
+        assert_eq!(not_checked(&totals), None);
     }
 }

@@ -101,7 +101,7 @@ fn isolation() -> Diagnosis {
 
 /// Starts the process that runs recoveries, and returns why it is not fully isolated.
 fn probe_isolation() -> Result<Vec<String>, String> {
-    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let scratch = powerfail_image::scratch_directory().map_err(|error| error.to_string())?;
     let file = |name: &str| -> Result<PathBuf, String> {
         let path = scratch.path().join(name);
         match std::fs::write(&path, [0; 4096]) {

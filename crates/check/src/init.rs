@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use powerfail_config::{CHECK_BUDGET, CommandText, CrashArgs, SettingsError};
-use powerfail_finding::{Health, Proposal, ProposedDomain, RecoveryTrial};
+use powerfail_finding::{Health, NotChecked, Proposal, ProposedDomain, RecoveryTrial};
 use powerfail_recorder::{Input, InputChannel, RecordOptions, RecordingSummary};
 use powerfail_trace::Trace;
 
@@ -98,7 +98,8 @@ pub fn init(
     runtime: &[u8],
     observer: &mut dyn Observer,
 ) -> Result<Proposal, InitError> {
-    let scratch = tempfile::tempdir().map_err(InitError::Scratch)?;
+    let scratch = powerfail_image::scratch_directory()
+        .map_err(|error| InitError::Scratch(std::io::Error::other(error)))?;
     let given = Invocation {
         command: options.command.clone(),
         trees: arguments::observed(&options.command, scratch.path())?,
@@ -348,7 +349,8 @@ fn try_recovery(
     let left = totals.failure_points_run + totals.failure_points_not_run.no_time;
     Ok(Trial {
         recovery: match totals.not_checked {
-            None => RecoveryTrial::Succeeds,
+            // It has succeeded without a crash, and a check has more time.
+            None | Some(NotChecked::NoTime) => RecoveryTrial::Succeeds,
             Some(reason) => RecoveryTrial::ShowsNothing(reason),
         },
         each,

@@ -432,8 +432,7 @@ impl Session<'_> {
         if let Some(sentence) = address_space_warning(options) {
             self.observer.event(CheckEvent::Warning(&sentence));
         }
-        // Removes what a killed run has left behind. A failure to do so does not matter here.
-        let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
+        powerfail_image::sweep_usual_places();
         let checker = Checker::new(
             subject.trace,
             subject.recovery,

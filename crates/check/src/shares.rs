@@ -60,6 +60,12 @@ pub enum SharesError {
         /// The shares.
         lost: Vec<LostShare>,
     },
+    /// The result would replace a share.
+    #[error("{} is one of the shares, and the result would replace it; give another --out", path.display())]
+    Replaced {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The command that the shares name does something else now.
     #[error(
         "the command of the shares is not the same here: {what}; merge in the directory in which they ran, with the same \
@@ -179,6 +185,18 @@ impl Shares {
         Ok(Self {
             stored: stored.collect(),
         })
+    }
+
+    /// Refuses an output directory that is one of the shares: what is merged would be gone before it is read.
+    pub fn refuse(directories: &[PathBuf], out: &Path) -> Result<(), SharesError> {
+        let Ok(found) = out.canonicalize() else {
+            return Ok(());
+        };
+        let is_out = |path: &PathBuf| path.canonicalize().is_ok_and(|it| it == found);
+        match directories.iter().find(|path| is_out(path)) {
+            Some(path) => Err(SharesError::Replaced { path: path.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// The arguments of powerfail in the first share.

@@ -29,7 +29,7 @@ pub(crate) use second::RecoveryRecording;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use powerfail_finding::{Class, Code, Finding, Role, Severity, SourcePlace, TreeCrash};
+use powerfail_finding::{Class, Code, Finding, NotChecked, Role, Severity, SourcePlace, TreeCrash};
 use powerfail_model::files::FileSystem;
 use powerfail_trace::Trace;
 
@@ -122,6 +122,9 @@ pub(crate) fn crash(
     let is_stopped = engine.is_interrupted;
     crashed.is_interrupted = is_stopped && bounded.observer.is_interrupted();
     if is_stopped && !crashed.is_interrupted {
+        if crashed.totals.failure_points_run == 0 {
+            crashed.totals.not_checked = Some(NotChecked::NoTime);
+        }
         crashed.notes.push(
             "the budget is spent: the report covers only what was tried until then; see --budget"
                 .to_owned(),

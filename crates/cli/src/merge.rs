@@ -18,6 +18,7 @@ use crate::interrupt;
 
 pub(crate) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
     let shares = Shares::open(&args.directories)?;
+    Shares::refuse(&args.directories, &args.out)?;
     let mut words = vec![OsString::from("powerfail")];
     words.extend(shares.arguments().iter().cloned());
     for directory in &args.directories {

@@ -86,7 +86,8 @@ fn find<'r>(report: &'r Report, args: &ReplayArgs) -> anyhow::Result<&'r Finding
 
 /// Opens recovery in gdb, on a private crash image.
 fn debug(replay: &Replay<'_>) -> anyhow::Result<Exit> {
-    let directory = tempfile::tempdir().context("a directory for the crash image")?;
+    let directory =
+        powerfail_image::scratch_directory().context("a directory for the crash image")?;
     let mut command = replay.debugger(RUNTIME, directory.path())?;
     interrupt::leave_to_child();
     command

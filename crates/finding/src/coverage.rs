@@ -50,12 +50,12 @@ impl Tries {
         self.points == 0
     }
 
-    /// Adds others.
+    /// Adds others. They may come from a file that holds any numbers.
     pub const fn add(&mut self, more: Self) {
-        self.points += more.points;
-        self.tried += more.tried;
-        self.sampled += more.sampled;
-        self.failed += more.failed;
+        self.points = self.points.saturating_add(more.points);
+        self.tried = self.tried.saturating_add(more.tried);
+        self.sampled = self.sampled.saturating_add(more.sampled);
+        self.failed = self.failed.saturating_add(more.failed);
     }
 }
 

@@ -325,6 +325,8 @@ pub enum NotChecked {
     NoStore,
     /// There is no moment at which a power failure could make a difference.
     NoFailurePoint,
+    /// The time was up before the first crash was tried.
+    NoTime,
     /// Recovery did not open a pool.
     PoolNotOpened,
     /// Recovery does the same whatever the pools hold.

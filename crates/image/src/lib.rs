@@ -65,7 +65,9 @@ pub use error::{ImageError, Result};
 pub use export::write_image;
 pub use layout::{Layout, find_companions};
 pub use pools::{Fill, FillExtent, PoolImages};
-pub use run_directory::{RunDirectory, default_parent, sweep_leftovers};
+pub use run_directory::{
+    RunDirectory, default_parent, scratch_directory, sweep_leftovers, sweep_usual_places,
+};
 pub use slot::{ImageSlot, Prepared};
 pub use tree::{
     FileContent, NodeKey, NodeSet, TreeDigest, TreeEntry, TreeFile, TreeImage, TreeNode, TreeNodes,

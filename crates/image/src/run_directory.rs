@@ -88,6 +88,24 @@ impl Drop for RunDirectory {
     }
 }
 
+/// Makes a run directory for what would take too much room in memory: where temporary files are. A process that is killed leaves
+/// it behind, and the next one removes it.
+pub fn scratch_directory() -> Result<RunDirectory> {
+    let parent = std::env::temp_dir();
+    // A failure to do so does not matter here.
+    let _ = sweep_leftovers(&parent);
+    RunDirectory::create_in(&parent)
+}
+
+/// Removes what killed processes have left in all usual places. A failure to do so does not matter.
+pub fn sweep_usual_places() {
+    let mut places = vec![default_parent(), std::env::temp_dir()];
+    places.dedup();
+    for place in places {
+        let _ = sweep_leftovers(&place);
+    }
+}
+
 /// Removes the run directories in `parent` whose processes are dead. Gives those that it removed;
 /// others, and those of other users, are left alone.
 pub fn sweep_leftovers(parent: &Path) -> Result<Vec<PathBuf>> {

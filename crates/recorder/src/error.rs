@@ -50,6 +50,15 @@ pub enum RecordError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// A directory that was recorded is not there any more.
+    #[error(
+        "the workload has removed or renamed {}, the directory whose files are recorded; name the one above it with --tree",
+        path.display()
+    )]
+    TreeGone {
+        /// As it was recorded.
+        path: PathBuf,
+    },
     /// The operating system refused something.
     #[error("cannot {action}")]
     System {

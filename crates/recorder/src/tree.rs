@@ -490,7 +490,7 @@ impl Trees {
     }
 
     /// What was found in each tree now, for the end of the trace.
-    pub(crate) fn finish(&self, writer: &mut TraceWriter<File>) -> Result<(), TraceError> {
+    pub(crate) fn finish(&self, writer: &mut TraceWriter<File>) -> Result<(), RecordError> {
         for (file, node) in &self.nodes {
             if self.unrecorded.contains(file) {
                 writer.define_unrecorded(*node)?;
@@ -498,7 +498,8 @@ impl Trees {
         }
         for (index, root) in (0..).map(TreeIndex).zip(&self.roots) {
             let path = self.private.get(&root.path).unwrap_or(&root.path);
-            let scan = Scan::of(path, None, &[], &self.excluded)?;
+            let scan = Scan::of(path, None, &[], &self.excluded)
+                .map_err(|source| unreadable(&root.path, path, source))?;
             let mut entries = Vec::new();
             for found in scan.iter().flat_map(|scan| &scan.found) {
                 entries.push(FinalEntry {
@@ -517,7 +518,14 @@ impl Trees {
         Ok(match &found.kind {
             NodeKind::File if self.unrecorded.contains(&found.identity) => FinalContent::Unrecorded,
             NodeKind::File => {
-                let file = SparseFile::from_target(File::open(&found.path)?.into())?;
+                let file = match File::open(&found.path) {
+                    Ok(file) => SparseFile::from_target(file.into())?,
+                    // The target has denied it to its own user.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        return Ok(FinalContent::Unrecorded);
+                    }
+                    Err(error) => return Err(error.into()),
+                };
                 let len_bytes = found.len_bytes;
                 let mut hasher = ImageHasher::new(len_bytes);
                 if let Some(file) = file {
@@ -575,6 +583,15 @@ impl Trees {
             )
         })
     }
+}
+
+/// Why a tree cannot be read after the recording. `path` is where this process finds it.
+fn unreadable(root: &Path, path: &Path, source: io::Error) -> RecordError {
+    let root = root.to_path_buf();
+    if source.kind() == io::ErrorKind::NotFound && !path.exists() {
+        return RecordError::TreeGone { path: root };
+    }
+    RecordError::Tree { path: root, source }
 }
 
 /// A mode of `fallocate`.

@@ -185,6 +185,14 @@ fn recovery_must_succeed_without_a_crash() {
     run.is_refused_with(SETUP, &["on the files as the workload left them"]);
 }
 
+/// What is gone cannot be compared with its recording.
+#[test]
+fn a_directory_that_the_workload_removes_is_named() {
+    let folder = Folder::new();
+    let run = folder.powerfail(&["check", "--", "/bin/sh", "-c", "rmdir \"$0\"", "{dir}"]);
+    run.is_refused_with(SETUP, &["the workload has removed or renamed"]);
+}
+
 /// Replaces `config` in the current directory.
 const SAVE: &str = "echo old > config.tmp; sync config.tmp; mv config.tmp config; \
                     echo new > config.tmp; mv config.tmp config";

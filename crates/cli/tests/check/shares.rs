@@ -125,6 +125,29 @@ fn all_combinations_and_all_observations() {
     }
 }
 
+/// The result would replace a share before it is read.
+#[test]
+fn a_share_is_no_output_directory() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "fail/atomicity/count_before_entry.c");
+    folder.record();
+    for number in [1, 2] {
+        share(&folder, &["crash", "run.trace"], number, 2);
+    }
+    let outcomes = || fs::read(folder.path(&directory(1, 2)).join("outcomes")).expect("outcomes");
+    let before = outcomes();
+    let (one, two) = (directory(1, 2), directory(2, 2));
+    let out = format!("./{one}");
+    let run = folder.powerfail(&["merge", &one, &two, "--out", &out]);
+    let run = run.ends_with(SETUP);
+    assert!(
+        run.stderr.contains("is one of the shares"),
+        "{}",
+        run.stderr
+    );
+    assert!(outcomes() == before);
+}
+
 #[test]
 fn unsafe_reads() {
     let folder = Folder::new();

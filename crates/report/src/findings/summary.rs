@@ -140,6 +140,10 @@ pub(crate) const fn not_checked_text(reason: NotChecked) -> (&'static str, &'sta
             "there is no flush, fence or msync after a store, so there is no moment at which to let the power fail",
             "`--failure-points store` lets it fail before each store; `--domain` says what makes stores durable",
         ),
+        NotChecked::NoTime => (
+            "the time was up before the first crash was tried",
+            "give more with --budget",
+        ),
         NotChecked::PoolNotOpened => (
             "recovery did not open the pool",
             "pass the path of the pool to --recover: {pool} stands for it",
