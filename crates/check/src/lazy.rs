@@ -27,7 +27,7 @@ mod confirm;
 pub(crate) mod driver;
 pub(crate) mod executor;
 mod failure;
-mod kept;
+pub(crate) mod kept;
 mod leaves;
 mod nested;
 mod observations;

@@ -1,6 +1,6 @@
 //! A bundle of others: loaded, judged by its seal, and exported again. Nothing in it runs.
 
-use powerfail_check::{output_directory, trace_name};
+use powerfail_check::{ChangedSince, output_directory, trace_name};
 use powerfail_trace::Trace;
 
 use crate::archive::{Unpacked, pack};
@@ -11,6 +11,9 @@ pub(crate) fn body(bytes: &[u8]) {
     let inside = place.path("inside");
     if let Ok((report, _)) = output_directory::load(&inside) {
         let _ = output_directory::origin(&inside);
+        if let Ok((Some(coverage), sources)) = output_directory::load_details(&inside) {
+            let _ = ChangedSince::run("inside", &coverage, sources.as_ref());
+        }
         for finding in &report.findings {
             let Some(name) = trace_name(finding) else {
                 continue;
@@ -23,6 +26,11 @@ pub(crate) fn body(bytes: &[u8]) {
     }
     place.is_confined(&["exported"]);
 }
+
+/// One call stack whose failure point was tried.
+const COVERAGE: &[u8] = br#"{"schema":1,"frames":[{"function":"put","file":"/a/store.c","line":2,"module":"store",
+    "offset":4096,"trusted":false}],"stacks":[{"stack":[0],"prefix":{"points":1,"tried":1,"sampled":0,"failed":0}}]}"#;
+const SOURCES: &[u8] = br#"{"schema":1,"files":{"/a/store.c":"int a;\nput(a);\n"},"left_out":[]}"#;
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let report = text::report_seeds().remove(0);
@@ -45,6 +53,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
                 ("recovery.json", recovery.as_bytes()),
                 ("run.trace", &trace),
                 ("recovery.input", b"input"),
+                ("coverage.json", COVERAGE),
+                ("sources.json", SOURCES),
                 ("files/p", b"#!/bin/false\n"),
                 ("files/lib/l.so", b""),
             ])

@@ -2,12 +2,14 @@
 //! nothing outside of the directory in which it works. A body panics if that does not hold.
 //!
 //! Each body is a cargo-fuzz target (`fuzz/fuzz_targets`). A test runs all of them on mutations of their seeds, with the
-//! stable compiler. There checksums are right or the trace is refused; in a build for fuzzing, `powerfail-trace` takes
-//! every checksum for right, so the fuzzer reaches the code behind them.
+//! stable compiler. There checksums are right or the trace is refused; in a build for fuzzing, `powerfail-trace` and the
+//! reader of outcomes take every checksum for right, so the fuzzer reaches the code behind them.
 
 mod archive;
 mod bundle;
 mod campaign;
+mod guest;
+mod outcomes;
 mod text;
 mod trace;
 mod trace_seeds;
@@ -24,7 +26,7 @@ pub struct Reader {
 }
 
 /// All of them.
-pub const ALL: [Reader; 7] = [
+pub const ALL: [Reader; 9] = [
     Reader {
         name: "trace",
         body: trace::body,
@@ -54,6 +56,16 @@ pub const ALL: [Reader; 7] = [
         name: "litmus",
         body: text::litmus,
         seeds: text::litmus_seeds,
+    },
+    Reader {
+        name: "outcomes",
+        body: outcomes::body,
+        seeds: outcomes::seeds,
+    },
+    Reader {
+        name: "guest",
+        body: guest::body,
+        seeds: guest::seeds,
     },
     Reader {
         name: "pmemcheck",

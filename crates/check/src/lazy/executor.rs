@@ -163,8 +163,8 @@ pub(crate) struct OracleExecutor<'w, 't> {
 
 /// What became of a request to explore, as it is kept. An [`Attempt`], or executions of a tree of observations.
 #[derive(Debug, Serialize, Deserialize)]
-struct KeptAttempt<T> {
-    attempt: T,
+pub(crate) struct KeptAttempt<T> {
+    pub(crate) attempt: T,
     /// The digest of the modules that its addresses are in, which are kept once.
     modules: Option<u128>,
 }

@@ -114,6 +114,11 @@ impl KeptExecutions {
         }
     }
 
+    /// How many executions they are.
+    pub(crate) fn execution_count(self) -> usize {
+        self.into_executions().len()
+    }
+
     pub(super) fn into_executions(self) -> Vec<(Vec<Step>, KnownExecution)> {
         let mut before: Vec<Step> = Vec::new();
         let executions = self.executions.into_iter().map(|kept| {

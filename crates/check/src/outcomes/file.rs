@@ -245,12 +245,21 @@ impl Frames {
         }
         let mut payload = vec![0; len as usize];
         self.from.read_exact(&mut payload)?;
-        if xxh3_64_with_seed(&payload, self.at) != checksum {
+        if !checksum_matches(checksum, xxh3_64_with_seed(&payload, self.at)) {
             return Ok(None);
         }
         self.at = begins + u64::from(len);
         Ok(Some((begins, payload)))
     }
+}
+
+/// Whether a checksum is right. A build for fuzzing takes every checksum for right, as `powerfail-trace` does.
+#[allow(
+    unexpected_cfgs,
+    reason = "cargo-fuzz sets `fuzzing`; cargo does not know it"
+)]
+const fn checksum_matches(expected: u64, actual: u64) -> bool {
+    cfg!(fuzzing) || expected == actual
 }
 
 fn entry_of(payload: &[u8], at: u64) -> Option<(Key, Entry)> {
@@ -278,6 +287,27 @@ fn entry_of(payload: &[u8], at: u64) -> Option<(Key, Entry)> {
         limits: number(17)?..=number(25)?,
     };
     Some((Key(key), entry))
+}
+
+impl Stored {
+    /// How many outcomes can be read as what `decode` makes of one.
+    pub(crate) fn count_decoded<T: DeserializeOwned>(
+        &self,
+        decode: impl Fn(T),
+    ) -> Result<usize, OutcomesError> {
+        let mut count = 0;
+        for (_, entry) in &self.entries {
+            match self.file.read(entry) {
+                Ok(outcome) => {
+                    decode(outcome);
+                    count += 1;
+                }
+                Err(OutcomesError::Damaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
+    }
 }
 
 impl OutcomesFile {

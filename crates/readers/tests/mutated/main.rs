@@ -66,6 +66,16 @@ fn litmus_files() {
 }
 
 #[test]
+fn outcomes() {
+    attack("outcomes");
+}
+
+#[test]
+fn guests() {
+    attack("guest");
+}
+
+#[test]
 fn logs_of_pmemcheck() {
     attack("pmemcheck");
 }
