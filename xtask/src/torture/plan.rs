@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::programs::{planted_count, planted_name};
+use super::programs::{STATIC, planted_count, planted_name};
 use crate::random::Random;
 
 /// What a round does.
@@ -29,6 +29,14 @@ pub(crate) enum Action {
     ReplayDamaged,
     /// A recording, then all commands on the trace, which was damaged meanwhile.
     ReadDamaged,
+    /// A check, then the same with `--resume`; its outcomes were damaged meanwhile.
+    Resume,
+    /// The shares of a crash test, which are damaged before they are merged.
+    Merge,
+    /// A check, then another one that asks what is new since; what the first has kept was damaged meanwhile.
+    Changed,
+    /// `powerfail init`.
+    Init,
 }
 
 /// What goes wrong meanwhile.
@@ -70,6 +78,10 @@ const HOSTILE: [&str; 16] = [
     "sleep",
     "unmount",
 ];
+/// What `tests/torture/tree.c` can make of a directory.
+const TREES: [&str; 8] = [
+    "plain", "special", "names", "deep", "denied", "sparse", "many", "gone",
+];
 const SIGNALS: [&str; 8] = ["INT", "TERM", "HUP", "QUIT", "KILL", "USR1", "PIPE", "SEGV"];
 /// Flags of `ulimit`, each with values from those that let nothing run to those that are almost enough.
 const LIMITS: [(&str, [u64; 4]); 4] = [
@@ -100,10 +112,19 @@ impl Plan {
             Action::Fuzz,
             Action::ReplayDamaged,
             Action::ReadDamaged,
+            Action::Resume,
+            Action::Merge,
+            Action::Changed,
+            Action::Init,
         ]);
         let (workload, own_recovery) = workload(random);
         let recover = if random.below(3) == 0 {
-            format!("hostile {} {{pool}}", random.one_of(&HOSTILE))
+            let subject = if own_recovery.contains("{dir}") {
+                "{dir}"
+            } else {
+                "{pool}"
+            };
+            format!("hostile {} {subject}", random.one_of(&HOSTILE))
         } else {
             own_recovery
         };
@@ -121,6 +142,14 @@ impl Plan {
         matches!(self.stress, Stress::Limit { flag, .. } if matches!(flag.as_bytes(), b"-n"))
     }
 
+    /// Whether what was written first is worth reading again without damage.
+    pub(crate) const fn can_succeed(&self) -> bool {
+        matches!(
+            self.action,
+            Action::Resume | Action::Merge | Action::Changed
+        )
+    }
+
     /// Whether powerfail may be ended by this signal.
     pub(crate) fn sends(&self, number: i32) -> bool {
         match self.stress {
@@ -133,7 +162,15 @@ impl Plan {
 }
 
 fn workload(random: &mut Random) -> (Vec<String>, String) {
-    match random.below(8) {
+    match random.below(11) {
+        8 | 9 => (
+            words(&format!("tree {} {{dir}}", random.one_of(&TREES))),
+            "tree recover {dir}".to_owned(),
+        ),
+        10 => (
+            words(&format!("{STATIC} {{pool}}")),
+            format!("{STATIC} {{pool}} recover"),
+        ),
         0 => (
             words(STRANGERS[random.below(STRANGERS.len() as u64) as usize]),
             "true".to_owned(),

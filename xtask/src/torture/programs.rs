@@ -20,8 +20,11 @@ const PLANTED: [&str; 8] = [
     "pass/atomicity/count_before_entry.c",
 ];
 
-/// Programs that attack: threads that race, and recoveries that do whatever a recovery should not do.
-const HOSTILE: [&str; 2] = ["torture/racing.c", "torture/hostile.c"];
+/// Programs that attack: threads that race, recoveries that do whatever a recovery should not do, and odd directories.
+const HOSTILE: [&str; 3] = ["torture/racing.c", "torture/hostile.c", "torture/tree.c"];
+
+/// A planted program that is linked statically: it is recorded under QEMU.
+pub(crate) const STATIC: &str = "static";
 
 /// Where the programs are.
 pub(crate) struct Programs {
@@ -33,12 +36,13 @@ impl Programs {
     pub(crate) fn build(folder: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(folder)?;
         for (number, source) in PLANTED.iter().enumerate() {
-            compile(source, &folder.join(planted_name(number)))?;
+            compile(source, &folder.join(planted_name(number)), &[])?;
         }
         for source in HOSTILE {
             let name = Path::new(source).file_stem().context("a name")?;
-            compile(source, &folder.join(name))?;
+            compile(source, &folder.join(name), &[])?;
         }
+        compile(PLANTED[0], &folder.join(STATIC), &["-static"])?;
         Ok(Self {
             folder: folder.to_path_buf(),
         })
@@ -59,7 +63,7 @@ pub(crate) const fn planted_count() -> usize {
     PLANTED.len()
 }
 
-fn compile(source: &str, to: &Path) -> anyhow::Result<()> {
+fn compile(source: &str, to: &Path, more: &[&str]) -> anyhow::Result<()> {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut compiler = Command::new("gcc");
     compiler.args(["-std=gnu11", "-O1", "-g", "-pthread", "-Wl,-z,now"]);
@@ -67,6 +71,7 @@ fn compile(source: &str, to: &Path) -> anyhow::Result<()> {
         compiler.arg("-DPM_CLFLUSHOPT");
     }
     run(compiler
+        .args(more)
         .arg(Path::new("tests").join(source))
         .arg("-o")
         .arg(to))

@@ -168,6 +168,24 @@ impl Round<'_> {
                     "disk/bundle".into(),
                 ],
             ],
+            Action::Resume => vec![
+                line("check --out disk/out", true),
+                Vec::new(),
+                line("check --out disk/out --resume", true),
+            ],
+            Action::Merge => vec![
+                line("record -o disk/run.trace", true),
+                line("crash disk/run.trace --partition 1/2 --out disk/one", false),
+                line("crash disk/run.trace --partition 2/2 --out disk/two", false),
+                Vec::new(),
+                line("merge disk/one disk/two --out disk/out --yes", false),
+            ],
+            Action::Changed => vec![
+                line("check --out disk/out", true),
+                Vec::new(),
+                line("check --out disk/new --changed-since disk/out", true),
+            ],
+            Action::Init => vec![line("init --force --record-timeout 5s", true)],
             Action::ReadDamaged => vec![
                 line("record -o disk/run.trace", true),
                 Vec::new(),
@@ -292,11 +310,20 @@ impl Round<'_> {
     /// Changes some bytes of what powerfail has written, or puts a link in its place.
     fn damage(&self) -> anyhow::Result<()> {
         let random = &mut Random::new(self.plan.damage_seed);
+        if self.plan.can_succeed() && random.below(2) == 0 {
+            return Ok(());
+        }
         let names = [
             "out/report.json",
             "out/recovery.json",
             "out/run.trace",
             "out/seal",
+            "out/outcomes",
+            "out/coverage.json",
+            "out/sources.json",
+            "one/outcomes",
+            "one/recovery.json",
+            "two/outcomes",
             "run.trace",
         ];
         let paths = names.map(|name| self.work.join("disk").join(name));
@@ -332,7 +359,16 @@ impl Round<'_> {
         if precious != PRECIOUS {
             violations.push(format!("a file of the user holds `{precious}`"));
         }
-        let known = ["disk", "home", "sweep", "stdout", "stderr", "round.stderr"];
+        let known = [
+            "disk",
+            "home",
+            "sweep",
+            "stdout",
+            "stderr",
+            "round.stderr",
+            "powerfail.toml",
+            ".powerfail.toml.new",
+        ];
         for entry in fs::read_dir(self.work).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if !known.iter().any(|known| name == *known) {
