@@ -5,7 +5,7 @@ use std::path::Path;
 
 use powerfail_trace::Trace;
 use powerfail_trace::recording::RecordingSummary;
-use powerfail_trace::replay::replay;
+use powerfail_trace::replay::replay_unless;
 use powerfail_trace::tree_replay::replay_trees;
 
 use crate::error::{RecordError, SelfCheckFailure, TreeCheckFailure, WrongOrder};
@@ -13,15 +13,18 @@ use crate::order_check::OrderCheck;
 use crate::pool::Pools;
 use crate::replica::Replica;
 
-/// Replays the trace and compares it with the pools, then judges the order. Returns the summary if they are equal.
+/// Replays the trace and compares it with the pools, then judges the order. Returns the summary if they are equal. A long
+/// recording takes long, so an interruption ends it.
 pub(crate) fn self_check(
     trace: &Path,
     pools: &Pools,
     order: &OrderCheck,
     summary: RecordingSummary,
+    is_interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<RecordingSummary, RecordError> {
     let trace = Trace::open(trace)?;
-    for result in replay(&trace)? {
+    let replayed = replay_unless(&trace, u64::MAX, is_interrupted)?;
+    for result in replayed.ok_or(RecordError::Interrupted)? {
         let Some(pool) = pools
             .get(result.pool)
             .filter(|_| result.matches() == Some(false))

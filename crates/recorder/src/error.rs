@@ -89,8 +89,8 @@ pub enum RecordError {
         /// How the target ended.
         status: powerfail_trace::recording::TargetStatus,
     },
-    /// An interruption came when the target had ended and its trace was being completed.
-    #[error("interrupted; the trace is not complete")]
+    /// An interruption came when the target had ended and its trace was being completed or checked.
+    #[error("interrupted; the trace is not complete, or not checked")]
     Interrupted,
     /// The runtime and this crate were built from different sources.
     #[error(

@@ -156,7 +156,9 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
     // What came until now was passed on, or has ended the wait. One that comes from now on ends the recording.
     let _ = forwarder.interrupted();
     recording.finish(&mut || forwarder.interrupted())?;
-    summarise(recording, &shared, ended, &options.trace)
+    summarise(recording, &shared, ended, &options.trace, &mut || {
+        forwarder.interrupted()
+    })
 }
 
 /// The trees, as they are before the target starts.
@@ -192,12 +194,13 @@ fn trees(
     Ok(trees)
 }
 
-/// Completes the trace, and checks it.
+/// Completes the trace, and checks it, unless it is interrupted.
 fn summarise(
     mut recording: Drain,
     shared: &SharedFile,
     ended: Ended,
     trace: &Path,
+    is_interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<RecordingSummary, RecordError> {
     let mut judged = recording
         .executed
@@ -279,7 +282,7 @@ fn summarise(
             status: summary.status,
         });
     }
-    self_check(trace, &recorded, &order, summary)
+    self_check(trace, &recorded, &order, summary, is_interrupted)
 }
 
 /// The Valgrind client requests, as the runtime has counted them.

@@ -37,6 +37,9 @@ impl PoolReplay {
     }
 }
 
+/// After how many records an interruption is looked for.
+const LOOK_EVERY: u64 = 1 << 14;
+
 /// Replays a trace; one result per pool, in their order.
 pub fn replay(trace: &Trace) -> Result<Vec<PoolReplay>> {
     replay_within(trace, u64::MAX)
@@ -45,6 +48,16 @@ pub fn replay(trace: &Trace) -> Result<Vec<PoolReplay>> {
 /// The same, but gives up with [`TraceError::TooLarge`] before pages take more than
 /// `memory_limit_bytes`. For untrusted traces: a small file can describe large pools.
 pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolReplay>> {
+    let replayed = replay_unless(trace, memory_limit_bytes, &mut || false)?;
+    Ok(replayed.unwrap_or_default())
+}
+
+/// The same, but gives up with `None` when it is interrupted, which it asks again and again.
+pub fn replay_unless(
+    trace: &Trace,
+    memory_limit_bytes: u64,
+    is_interrupted: &mut dyn FnMut() -> bool,
+) -> Result<Option<Vec<PoolReplay>>> {
     let mut memory = Memory::new(memory_limit_bytes);
     let mut images: Vec<SparseImage> = trace
         .pools()
@@ -58,7 +71,12 @@ pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolR
         }
     }
     let mut records = trace.records_from(EventIndex(0));
+    let mut count = 0_u64;
     while let Some(record) = records.next_record()? {
+        count += 1;
+        if count.is_multiple_of(LOOK_EVERY) && is_interrupted() {
+            return Ok(None);
+        }
         match record.body {
             Body::Pm(Event::Store { at, bytes, .. }) => {
                 if let Some(image) = images.get_mut(at.pool.0 as usize) {
@@ -90,7 +108,7 @@ pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolR
             result.expected = Some((end.len_bytes, end.hash));
         }
     }
-    Ok(results)
+    Ok(Some(results))
 }
 
 /// What pages may still take.

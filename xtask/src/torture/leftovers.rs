@@ -43,8 +43,11 @@ impl Leftovers {
         found.extend(files.map(|path| format!("{} is left", path.display())));
         let files = self.files.difference(&after.files);
         found.extend(files.map(|path| format!("{} is gone", path.display())));
-        let mounts = after.mounts.symmetric_difference(&self.mounts);
-        found.extend(mounts.map(|mount| format!("a mount has changed: {mount}")));
+        let mounts = after.mounts.difference(&self.mounts);
+        found.extend(mounts.map(|mount| format!("a mount is left: {mount}")));
+        let mounts = self.mounts.difference(&after.mounts);
+        let mounts = mounts.filter(|mount| is_reachable(mount));
+        found.extend(mounts.map(|mount| format!("a mount is gone: {mount}")));
         found
     }
 
@@ -71,6 +74,13 @@ impl Leftovers {
         }
         Ok(left)
     }
+}
+
+/// Whether a line of `mountinfo` is about a directory that exists here. If others on this computer remove the directory of a mount,
+/// the kernel removes the mount from all namespaces.
+fn is_reachable(mount: &str) -> bool {
+    let place = mount.split(' ').nth(4);
+    place.is_none_or(|place| Path::new(place).exists())
 }
 
 /// All files and directories below a directory, without directories that only lead to others.

@@ -2,7 +2,7 @@
 
 use crate::common::{meta, pool, thread};
 use powerfail_model::{Event, Place, PoolIndex, PoolOffset, StoreKind};
-use powerfail_trace::replay::{PoolReplay, replay, replay_within};
+use powerfail_trace::replay::{PoolReplay, replay, replay_unless, replay_within};
 use powerfail_trace::{
     Body, FinalImage, ImageHash, ImageHasher, MAX_PAYLOAD_BYTES, StackId, Trace, TraceError,
     TraceWriter, WriterOptions,
@@ -158,6 +158,19 @@ fn memory_is_bounded_on_request() {
         replay_within(&trace, 40_959),
         Err(TraceError::TooLarge { .. })
     ));
+}
+
+#[test]
+fn an_interruption_ends_a_long_replay() {
+    let changes = vec![Change::Store(0, 0, vec![1]); 100_000];
+    let (trace, _) = record(&[0; 100], &changes, None);
+    let mut asked = 0;
+    let replayed = replay_unless(&trace, u64::MAX, &mut || {
+        asked += 1;
+        asked == 2
+    });
+    assert!(replayed.expect("the trace is good").is_none());
+    assert_eq!(asked, 2, "it is asked more than once, and not again");
 }
 
 #[test]
