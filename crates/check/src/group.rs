@@ -4,6 +4,7 @@ use powerfail_finding::{
     Action, Code, Finding, Operation, Role, Severity, SourcePlace, assign_ids,
 };
 
+use crate::places::code_of;
 use crate::races::are_about_one_store;
 use crate::root_cause::{
     absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause, rank,
@@ -17,8 +18,10 @@ struct Blamed {
     file: Option<String>,
     line: Option<u32>,
     function: Option<String>,
-    /// Where there is no line: the module, and the offset in it. One function can have many bugs.
-    code: Option<(Option<String>, u64)>,
+    /// Where there is no line: the module. One function is one place then.
+    module: Option<String>,
+    /// Where there is no function either: the address in the module.
+    code: Option<String>,
 }
 
 /// What makes two findings the same bug.
@@ -115,15 +118,13 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
         kept && place.role == Role::Store && first_store != Some(place)
     };
     let places = places.filter(|place| is_of_one_add || blamed(place) && !is_further(place));
-    let lines = places.map(|place| {
-        let code = place.code().filter(|_| place.line.is_none());
-        Blamed {
-            role: place.role,
-            file: place.file.clone(),
-            line: place.line,
-            function: place.function.clone(),
-            code: code.map(|(module, offset)| (module.map(str::to_owned), offset)),
-        }
+    let lines = places.map(|place| Blamed {
+        role: place.role,
+        file: place.file.clone(),
+        line: place.line,
+        function: place.function.clone(),
+        module: place.module.clone().filter(|_| place.line.is_none()),
+        code: code_of(place),
     });
     (finding.code, lines.collect())
 }
@@ -287,6 +288,36 @@ mod tests {
         let found = codes(vec![redundant(8), unfenced.clone(), redundant(9)]);
         assert_eq!(found, [Code::FlushNotFenced, Code::RedundantFlush]);
         assert_eq!(codes(vec![redundant(8)]), [Code::RedundantFlush]);
+    }
+
+    #[test]
+    fn without_lines_a_function_is_one_place() {
+        let copied = |function: &str, offset| {
+            let mut place = SourcePlace::new(Role::Store);
+            place.module = Some("toydir".into());
+            place.function = Some(function.into());
+            place.stack = vec![powerfail_finding::StackFrame {
+                function: place.function.clone(),
+                file: None,
+                line: None,
+                module: place.module.clone(),
+                offset,
+                trusted: false,
+            }];
+            Finding::new(Code::StoreNotFlushed, String::new(), vec![place])
+        };
+        let found = vec![
+            copied("log_images", 0x10),
+            copied("log_images", 0x18),
+            copied("apply", 0x90),
+        ];
+        let grouped = group(found);
+        let functions: Vec<_> = grouped.iter().map(|it| &it.places[0].function).collect();
+        assert_eq!(
+            functions,
+            [&Some("log_images".into()), &Some("apply".into())]
+        );
+        assert_eq!(grouped[0].count, 2);
     }
 
     #[test]

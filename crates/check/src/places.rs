@@ -18,21 +18,27 @@ use crate::remedy::Remedy;
 /// How many bytes of a store are shown.
 const BYTES_SHOWN: usize = 32;
 
-/// What names a line of code, also where there are no sources.
-pub(crate) type CodeLine = (Option<String>, Option<u32>, Option<String>, Option<u64>);
+/// What names a line of code, also where there are no sources: then it is a function, or an address if that has no name either.
+/// A structure that is copied takes many instructions, and is one place nevertheless.
+pub(crate) type CodeLine = (Option<String>, Option<u32>, Option<String>, Option<String>);
 
 /// The line of code of a place.
 pub(crate) fn line_of(place: &SourcePlace) -> CodeLine {
-    let offset = match place.line {
-        Some(_) => None,
-        None => place.code().map(|(_, offset)| offset),
-    };
     (
         place.file.clone(),
         place.line,
         place.module.clone().filter(|_| place.file.is_none()),
-        offset,
+        code_of(place),
     )
+}
+
+/// What stands for the line where none is known: the function, or else the address.
+pub(crate) fn code_of(place: &SourcePlace) -> Option<String> {
+    let address = || place.code().map(|(_, offset)| format!("{offset:#x}"));
+    match place.line {
+        Some(_) => None,
+        None => place.function.clone().or_else(address),
+    }
 }
 
 /// The line of code of a place, and that of the helper which it calls.
@@ -533,11 +539,12 @@ fn push_frames(
     }
 }
 
-/// Code that is part of the program and is not the program's: headers of the system, the
+/// Code that is part of the program and is not the program's: headers of the system and of the kernel, the
 /// standard libraries of C++, Rust and Python, annotations.
 fn is_system(file: &str) -> bool {
-    const SYSTEM: [&str; 8] = [
+    const SYSTEM: [&str; 9] = [
         "/usr/include/",
+        "/usr/src/linux-headers-",
         "/usr/lib/",
         "/rustc/",
         "/lib/rustlib/",

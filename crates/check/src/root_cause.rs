@@ -161,6 +161,7 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
         code if is_of_missing_flush(code) => {
             is_missed(cause, other, scope)
                 || is_published_together(cause, other)
+                || is_committed_together(cause, other)
                 || is_flushed_instead(cause, other)
         }
         _ if is_repaired_together(cause, other) => true,
@@ -280,7 +281,13 @@ fn is_beside(cause: &Finding, other: &Finding) -> bool {
     let is_same_object = is_object
         && share_function(cause, other)
         && (are_near(cause, other) || are_next(cause, other));
-    let is_same_place = share_line(cause, other) || is_same_object;
+    // What a few lines of one function store and none flushes is one record.
+    let is_same_record = [cause, other]
+        .iter()
+        .all(|it| it.code == Code::StoreNotFlushed && it.evidence.is_none())
+        && share_function(cause, other)
+        && are_next(cause, other);
+    let is_same_place = share_line(cause, other) || is_same_object || is_same_record;
     let is_unshown = other.evidence.is_none() || is_same_object && cause.evidence.is_none();
     lack_flushes && is_unshown && is_same_place
 }
@@ -383,14 +390,27 @@ fn is_published_together(cause: &Finding, other: &Finding) -> bool {
         && share_function(cause, other)
 }
 
+/// Whether crashes show that two stores of one function lack a flush beside one store that survives: they are parts of what that
+/// store commits, and one flush before it is for both.
+fn is_committed_together(cause: &Finding, other: &Finding) -> bool {
+    let is_lost = |finding: &Finding| {
+        finding.code == Code::StoreNotFlushed && finding.severity == Severity::Error
+    };
+    is_lost(cause)
+        && is_lost(other)
+        && survive_one_store(cause, other)
+        && share_function(cause, other)
+}
+
 /// Whether two findings are about stores of one function of recovery that a second failure loses: one fence is for both.
 fn is_repaired_together(cause: &Finding, other: &Finding) -> bool {
     let is_second = |finding: &Finding| {
         let evidence = finding.evidence.as_ref();
         evidence.is_some_and(|it| it.failure.again.is_some())
     };
+    // What recovery does then depends on the moment.
     is_symptom(cause.code)
-        && cause.code == other.code
+        && is_symptom(other.code)
         && is_second(cause)
         && is_second(other)
         && share_function(cause, other)
@@ -403,6 +423,7 @@ fn names_further_place(cause: &Finding, other: &Finding) -> bool {
         || is_added_instead(cause, other)
         || is_added_together(cause, other)
         || is_published_together(cause, other)
+        || is_committed_together(cause, other)
         || is_repaired_together(cause, other)
 }
 
@@ -424,7 +445,9 @@ fn share_line(one: &Finding, other: &Finding) -> bool {
 }
 
 fn function_of(place: &SourcePlace) -> Option<(String, String)> {
-    Some((place.file.clone()?, place.function.clone()?))
+    // Without lines of the sources, a module tells functions of one name apart.
+    let file = place.file.clone().or_else(|| place.module.clone())?;
+    Some((file, place.function.clone()?))
 }
 
 /// Whether a range that is not stored to, or that was added already, was added a few lines before a store to what was not
