@@ -34,6 +34,7 @@ pub use by_stack::{FailurePointOptions, FailurePointsByStack, StackPoints};
 pub use digest::ImageDigest;
 pub use eager::{
     EagerOptions, EagerState, EagerStates, Magnitude, PassOptions, SegmentCount, Survey,
+    VariedLines,
 };
 pub use granularity::{Granularity, OperationKind};
 pub use interleaving::Interleaving;

@@ -111,4 +111,18 @@ pub struct Eager {
     pub groups: u64,
     /// Kinds of which at least one state was run.
     pub groups_covered: u64,
+    /// What is known about the reads of recovery, if it was watched: only lines that it reads are varied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<EagerReads>,
+}
+
+/// How eager exploration used what recovery reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EagerReads {
+    /// Crash images on which recovery was watched.
+    pub images: u64,
+    /// Lines that can be lost and were not varied, because recovery does not read them; over all segments.
+    pub unread_lines: u64,
+    /// Combinations of the lines that recovery reads: decimal, rounded if it is large.
+    pub combinations: String,
 }

@@ -24,7 +24,7 @@ pub use code::{Class, Code, Severity};
 pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
 pub use coverage::{Coverage, CoverageBuilder, KeptSources, StackCoverage, Tries};
 pub use diagnosis::{Diagnosis, Health};
-pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
+pub use exploration::{Choice, Eager, EagerReads, Exploration, SecondFailure, Source, Written};
 pub use finding::{
     DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, PointsNotRun,
     RecoveryOutcome, Report, Totals,

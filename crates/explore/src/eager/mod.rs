@@ -26,5 +26,5 @@ mod walk;
 
 pub use count::Magnitude;
 pub use open_versions::PassOptions;
-pub use states::{EagerOptions, EagerState, EagerStates};
+pub use states::{EagerOptions, EagerState, EagerStates, VariedLines};
 pub use survey::{SegmentCount, Survey};

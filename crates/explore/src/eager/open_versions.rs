@@ -1,5 +1,7 @@
 //! What all open lines can hold, followed event by event.
 
+use std::collections::BTreeSet;
+
 use powerfail_model::{
     Event, FailurePoints, FlushKind, Frontier, Image, LineId, LineIndex, Place, PoolIndex,
     PoolOffset, Rules, Step, StoreKind, ThreadIndex,
@@ -74,9 +76,11 @@ impl<I: Image> OpenVersions<I> {
         self.newest
     }
 
-    /// The lines that can hold more than one content, by pool and offset.
-    pub(crate) fn uncertain(&self) -> Vec<LineId> {
-        let lines = self.lines.iter().filter(|(_, versions)| versions.len() > 1);
+    /// The lines that can hold more than one content, by pool and offset; if only some count, those of them.
+    pub(crate) fn uncertain(&self, only: Option<&BTreeSet<LineId>>) -> Vec<LineId> {
+        let lines = self.lines.iter().filter(|(id, versions)| {
+            versions.len() > 1 && only.is_none_or(|only| only.contains(*id))
+        });
         let mut ids: Vec<LineId> = lines.map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
@@ -86,8 +90,18 @@ impl<I: Image> OpenVersions<I> {
         self.lines.get(&id)
     }
 
-    pub(crate) const fn factors(&self) -> &Factors {
+    /// How many combinations all lines have.
+    pub(crate) const fn all_factors(&self) -> &Factors {
         &self.factors
+    }
+
+    /// How many combinations these lines have.
+    pub(crate) fn factors(&self, lines: &[LineId]) -> Factors {
+        let mut factors = Factors::default();
+        for line in lines.iter().filter_map(|id| self.line(*id)) {
+            factors.change(1, line.len());
+        }
+        factors
     }
 
     /// How many combinations of versions there are, whatever they hold.

@@ -1,6 +1,8 @@
 //! The crash states that eager exploration runs, in the order of the trace, none twice.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use powerfail_model::{CrashState, EventIndex, Image, LineId};
 use powerfail_protocol::random::{Random, mix};
@@ -29,7 +31,12 @@ pub struct EagerOptions {
     pub seed: u64,
     /// Also fail while a pool is being created inside of PMDK.
     pub include_create: bool,
+    /// Which lines vary: others keep their newest content. `None` is all.
+    pub varied: Option<Arc<VariedLines>>,
 }
+
+/// Which lines vary in a segment, by its number: those that recovery reads there. In a segment that is not named all do.
+pub type VariedLines = BTreeMap<usize, BTreeSet<LineId>>;
 
 impl Default for EagerOptions {
     fn default() -> Self {
@@ -40,6 +47,7 @@ impl Default for EagerOptions {
             segments: None,
             seed: 0,
             include_create: false,
+            varied: None,
         }
     }
 }
@@ -47,6 +55,11 @@ impl Default for EagerOptions {
 impl EagerOptions {
     /// The threshold with which Yat tested PMFS.
     pub const THRESHOLD: u64 = 250;
+
+    /// The lines that vary in a segment; `None` is all.
+    pub(crate) fn varied_in(&self, segment: usize) -> Option<&BTreeSet<LineId>> {
+        self.varied.as_ref()?.get(&segment)
+    }
 
     /// Whether all combinations of a segment with so many are tried.
     pub(crate) const fn is_exhaustive(&self, combinations: u64) -> bool {
@@ -176,7 +189,7 @@ impl<'t, I: Image> EagerStates<'t, I> {
                 continue;
             }
             let open = &self.pass.open;
-            let lines = open.uncertain();
+            let lines = open.uncertain(self.options.varied_in(segment.number));
             let wheels: Vec<Wheel> = lines
                 .iter()
                 .filter_map(|id| open.line(*id))
@@ -185,7 +198,7 @@ impl<'t, I: Image> EagerStates<'t, I> {
                     newest: line.newest(),
                 })
                 .collect();
-            let total = open.factors().saturating_product();
+            let total = open.factors(&lines).saturating_product();
             let walk = if self.options.is_exhaustive(total) {
                 Walk::all(total)
             } else {

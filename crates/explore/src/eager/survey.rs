@@ -19,6 +19,8 @@ pub struct SegmentCount {
     pub combinations: u64,
     /// Their decimal logarithm.
     pub log10: f64,
+    /// How many lines can hold more than one content.
+    pub lines: u64,
 }
 
 /// How many crash states a trace has, and how many of them will be tried.
@@ -72,12 +74,17 @@ impl Survey {
                 raw.clear();
                 stacks.clear();
             }
-            let factors = pass.open.factors();
+            let varied = options.varied_in(segment.number);
+            let factors = match varied {
+                None => pass.open.all_factors().clone(),
+                Some(_) => pass.open.factors(&pass.open.uncertain(varied)),
+            };
             let product = factors.product();
             survey.segments.push(SegmentCount {
                 at: segment.at,
                 combinations: factors.saturating_product(),
                 log10: product.log10(),
+                lines: factors.lines(),
             });
             if !wanted.contains(&segment.number) {
                 continue;

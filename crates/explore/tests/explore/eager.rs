@@ -1,13 +1,14 @@
 //! Eager exploration against brute force: all states of all covering failure points of the model.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use powerfail_explore::{
-    EagerOptions, EagerState, EagerStates, PassOptions, Representatives, Survey,
+    EagerOptions, EagerState, EagerStates, PassOptions, Representatives, Survey, VariedLines,
 };
 use powerfail_model::{
     Atomicity, BigUint, CrashState, Domain, Event, EventIndex, FailurePoints, FlushKind, Frontier,
-    Image, Place, PoolIndex, PoolOffset, Rules, SparseImage, Step, StoreKind,
+    Image, LineId, LineIndex, Place, PoolIndex, PoolOffset, Rules, SparseImage, Step, StoreKind,
 };
 use powerfail_trace::{Annotation, Trace};
 use proptest::prelude::*;
@@ -286,6 +287,35 @@ fn figure_3_of_yat_has_59_and_47_combinations_and_the_empty_one() {
     // that run once.
     assert_eq!(equal, 12);
     assert_eq!(states.len(), 60 + 48 - 12);
+}
+
+#[test]
+fn only_lines_that_recovery_reads_vary() {
+    let trace = yat();
+    let line = |offset: u64| LineId {
+        pool: PoolIndex(0),
+        line: LineIndex(offset / 64),
+    };
+    let read = BTreeSet::from([line(0x40_1180), line(0x77_0000)]);
+    let options = EagerOptions {
+        varied: Some(Arc::new(VariedLines::from([(0, read)]))),
+        ..EagerOptions::default()
+    };
+    let (all, _, _) = states(&trace, &EagerOptions::default());
+    let (survey, varied, _) = states(&trace, &options);
+    // The first segment keeps two of its three lines; in the second nothing is known.
+    let counts: Vec<(u64, u64)> = survey
+        .segments
+        .iter()
+        .map(|segment| (segment.combinations, segment.lines))
+        .collect();
+    assert_eq!(counts, [(4, 1), (48, 3)]);
+    assert_eq!(all.segments[0].lines, 3);
+    let in_first = varied.iter().filter(|state| state.segment == 0);
+    let lost: BTreeSet<LineId> = in_first
+        .flat_map(|state| state.state.versions.iter().map(|(line, _)| *line))
+        .collect();
+    assert_eq!(lost, BTreeSet::from([line(0x40_1180)]));
 }
 
 #[test]

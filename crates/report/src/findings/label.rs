@@ -9,10 +9,21 @@ use crate::text::printable;
 /// The words for a place of a finding, and in which operation of a library it is, if it is in one.
 pub(crate) fn label(finding: &Finding, place: &SourcePlace) -> String {
     let words = words(finding, place);
-    match operation(place) {
-        Some(operation) => format!("{words}, in {operation}"),
-        None => words,
+    match (operation(place), system_call(place)) {
+        (Some(operation), _) => format!("{words}, in {operation}"),
+        (None, Some(call)) => format!("{words}, in the system call {}", printable(call)),
+        (None, None) => words,
     }
+}
+
+/// The system call of a program in a guest that a function of the kernel works for: what its entry point calls.
+fn system_call(place: &SourcePlace) -> Option<&str> {
+    const ENTRY: &str = "do_syscall_64";
+    const PREFIXES: [&str; 5] = ["__x64_sys_", "__se_sys_", "__do_sys_", "ksys_", "do_"];
+    let mut functions = place.stack.iter().map(|it| it.function.as_deref());
+    let entry = functions.position(|name| name == Some(ENTRY))?;
+    let called = place.stack[entry.checked_sub(1)?].function.as_deref()?;
+    PREFIXES.iter().find_map(|it| called.strip_prefix(it))
 }
 
 /// The words for the line of a helper that a place calls.

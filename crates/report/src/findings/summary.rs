@@ -211,8 +211,15 @@ fn combinations(eager: &Eager) -> String {
         .combinations
         .parse()
         .map_or_else(|_| eager.combinations.clone(), count);
+    let reads = eager.reads.as_ref().map_or_else(String::new, |reads| {
+        format!(
+            "\nnot varied: {} that recovery does not read; {} combinations of those that it reads",
+            plural(reads.unread_lines, "line"),
+            printable(&reads.combinations),
+        )
+    });
     format!(
-        "lost lines: {} of {} exhaustive, {} of {} combinations in {}; {} of {} covered",
+        "lost lines: {} of {} exhaustive, {} of {} combinations in {}; {} of {} covered{reads}",
         count(eager.exhaustive_segments),
         plural(eager.segments, "segment"),
         count(eager.run + eager.equal_images),
