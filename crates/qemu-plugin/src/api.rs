@@ -47,11 +47,9 @@ pub(crate) type OnSystemCallReturn = unsafe extern "C" fn(PluginId, u32, i64, i6
 
 /// No registers are wanted; QEMU 7 has no other choice.
 pub(crate) const NO_REGISTERS: c_int = 0;
-/// Loads.
-pub(crate) const LOADS: c_int = 1;
-/// Stores.
+/// Stores; QEMU 7 tells of loads, too.
 pub(crate) const STORES: c_int = 2;
-/// Both.
+/// Loads and stores. QEMU 7 takes stores for loads if only those are asked for.
 pub(crate) const ACCESSES: c_int = 3;
 
 unsafe extern "C" {

@@ -9,7 +9,9 @@
 //! - `gpa=ADDRESS`: where it begins in the machine's physical memory. Then addresses of the kernel's direct mapping (which
 //!   begins at a fixed address with `nokaslr`) need not be looked up, and flushes of the kernel are known;
 //! - `stacks=on`: events have call stacks, as far as they are in the kernel;
-//! - `loads=on`: the first load of each line is noted.
+//! - `marks=OFFSET`: where marks begin in the file, behind the persistent memory. With an access to a mark the log is complete up to
+//!   there, for a host that reads it while the machine runs;
+//! - `loads=on`: only the first load of each line is noted, and again from each load of a mark on.
 //!
 //! Numbers are hexadecimal. A machine with one processor has one order of events.
 //!
@@ -53,6 +55,8 @@ const PAGES_MAX: usize = 1 << 16;
 
 static RAM: AtomicU64 = AtomicU64::new(0);
 static LEN: AtomicU64 = AtomicU64::new(0);
+/// `u64::MAX` if there are none.
+static MARKS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// `u64::MAX` if it is not known.
 static PHYSICAL: AtomicU64 = AtomicU64::new(u64::MAX);
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -105,6 +109,9 @@ pub(crate) unsafe fn install(id: PluginId, arguments: &[String]) -> Result<(), S
     if let Some(address) = value("gpa") {
         PHYSICAL.store(hexadecimal(address)?, Ordering::Relaxed);
     }
+    if let Some(offset) = value("marks") {
+        MARKS.store(hexadecimal(offset)?, Ordering::Relaxed);
+    }
     let path = needed("pm")?;
     let file = File::open(&path).map_err(|error| format!("cannot open {path}: {error}"))?;
     // SAFETY: a new mapping, at an address that the kernel chooses, which stays.
@@ -155,7 +162,7 @@ pub(crate) unsafe fn install(id: PluginId, arguments: &[String]) -> Result<(), S
 
 const CALLBACKS: Callbacks = Callbacks {
     block: None,
-    store: after_store,
+    store: Some(after_store),
     load: None,
     call: None,
     order: before_order,
@@ -198,6 +205,7 @@ unsafe extern "C" fn after_call(
 
 unsafe extern "C" fn translated_with_loads(_id: PluginId, block: *mut Block) {
     let callbacks = Callbacks {
+        store: None,
         load: Some(after_load),
         ..CALLBACKS
     };
@@ -238,6 +246,10 @@ unsafe extern "C" fn after_load(
     address: u64,
     data: *mut c_void,
 ) {
+    // SAFETY: QEMU's own number.
+    if unsafe { api::qemu_plugin_mem_is_store(info) } {
+        return;
+    }
     let Some(offset) = place(info, address) else {
         return;
     };
@@ -423,6 +435,12 @@ impl State {
     }
 
     fn loaded(&mut self, offset: u64, len: u64, code: u64) {
+        if offset >= MARKS.load(Ordering::Relaxed) {
+            self.loaded.fill(0);
+            let words = [offset, code].map(u64::to_le_bytes);
+            self.frame(FrameKind::Load, &[words.as_flattened()]);
+            return self.write();
+        }
         for line in offset / LINE..=(offset + len - 1) / LINE {
             let Some(word) = self.loaded.get_mut((line / 64) as usize) else {
                 return;
@@ -466,6 +484,9 @@ impl State {
         }
         let at = Some((pieces.start, &pieces.bytes[..]));
         self.event(kind, pieces.site, processor, at);
+        if pieces.start >= MARKS.load(Ordering::Relaxed) {
+            self.write();
+        }
     }
 
     /// A locked operation on other memory.

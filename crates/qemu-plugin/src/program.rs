@@ -47,7 +47,7 @@ thread_local! {
 
 const CALLBACKS: Callbacks = Callbacks {
     block: Some(enter_block),
-    store: after_store,
+    store: Some(after_store),
     load: None,
     call: None,
     order: before_order,

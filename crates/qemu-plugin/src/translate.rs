@@ -39,9 +39,9 @@ pub(crate) struct Site {
 pub(crate) struct Callbacks {
     /// At the beginning of each block.
     pub(crate) block: Option<OnExecution>,
-    /// After each access of an instruction that stores.
-    pub(crate) store: OnAccess,
-    /// After each access of an instruction that loads.
+    /// After each access of an instruction that stores; without it neither stores nor flushes nor fences are watched.
+    pub(crate) store: Option<OnAccess>,
+    /// After each access of an instruction that loads, but not from the stack by its register.
     pub(crate) load: Option<OnAccess>,
     /// After a call has stored where it returns to. Its data is that address.
     pub(crate) call: Option<OnAccess>,
@@ -120,16 +120,21 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
                     (address + len as u64) as *mut c_void,
                 );
             }
-            if let Some(callback) = callbacks.load {
+            if let Some(callback) = callbacks.load
+                && translator.decoded.last().is_some_and(loads_elsewhere)
+            {
                 api::qemu_plugin_register_vcpu_mem_cb(
                     instruction,
                     callback,
                     api::NO_REGISTERS,
-                    api::LOADS,
+                    api::ACCESSES,
                     address as *mut c_void,
                 );
             }
         }
+        let Some(store) = callbacks.store else {
+            return;
+        };
         for found in &translator.found {
             let instruction = api::qemu_plugin_tb_get_insn(block, found.index);
             match found.copy {
@@ -160,7 +165,7 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
             if found.site.is_store() {
                 api::qemu_plugin_register_vcpu_mem_cb(
                     instruction,
-                    callbacks.store,
+                    store,
                     api::NO_REGISTERS,
                     api::STORES,
                     pointer(found.site),
@@ -175,6 +180,17 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
             }
         }
     }
+}
+
+/// Whether an instruction may load from elsewhere than the stack: most loads are from there.
+fn loads_elsewhere(instruction: &Instruction) -> bool {
+    let is_on_stack =
+        instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None;
+    !is_on_stack
+        && !matches!(
+            instruction.mnemonic(),
+            Mnemonic::Pop | Mnemonic::Ret | Mnemonic::Leave
+        )
 }
 
 /// Whether an instruction stores where it returns to.
