@@ -1,8 +1,9 @@
 //! A crash test: recovery runs undisturbed first, then on the crash images of each strategy.
 //!
 //! This file is the order of the phases. Each phase has a file: `undisturbed.rs`, `prefix.rs`, `candidate.rs`,
-//! `lazy_findings.rs`, `losses.rs`, and outside of this folder `eager`, `lazy` and `races`. `finding.rs` makes findings of
-//! failures, `shown_loads.rs` what recovery reads in them, `words.rs` has their sentences, `engine.rs` what all phases share.
+//! `second.rs`, `lazy_findings.rs`, `losses.rs`, and outside of this folder `eager`, `lazy` and `races`. `finding.rs` makes
+//! findings of failures, `shown_loads.rs` what recovery reads in them, `words.rs` has their sentences, `engine.rs` what all
+//! phases share.
 
 mod beside;
 mod candidate;
@@ -12,6 +13,7 @@ mod lazy_findings;
 mod losses;
 mod oracle_test;
 mod prefix;
+mod second;
 mod shown_loads;
 mod undisturbed;
 mod words;
@@ -108,10 +110,7 @@ pub(crate) fn crash<'t>(
     crashed.totals.events = events;
     crashed.notes.extend(contents.note());
     crashed.notes.extend(lint::note(&linted));
-    let denied = undisturbed.as_ref().and_then(|it| it.denied.as_ref());
-    crashed
-        .notes
-        .extend(denied.map(|it| format!("recovery was denied {it}")));
+    crashed.notes.extend(denied_note(undisturbed.as_ref()));
     if !opens_pool {
         crashed.totals.recovery_runs = runner.runs;
         return without_crashes(crashed, &linted, &mut places);
@@ -150,6 +149,7 @@ pub(crate) fn crash<'t>(
         let until = engine.allow(Share::Races);
         engine.watch_reads(races, options, until, &mut crashed, &mut places)?;
     }
+    engine.fail_during_watched(options, &mut crashed, &mut places)?;
     let suspects = engine.runner.take_suspects();
     let tested = engine.test_oracle(undisturbed.as_ref(), options, &crashed)?;
     // A recovery that has failed can fail.
@@ -181,6 +181,12 @@ pub(crate) fn crash<'t>(
     }
     crashed.totals.recovery_runs = runner.runs;
     Ok(crashed)
+}
+
+/// What recovery was denied without any crash.
+fn denied_note(undisturbed: Option<&UndisturbedRecovery>) -> Option<String> {
+    let denied = undisturbed?.denied.as_ref()?;
+    Some(format!("recovery was denied {denied}"))
 }
 
 /// Makes one finding of each root cause, and completes what its text says.

@@ -8,15 +8,17 @@
 //! those that fail is one for each kind. Under a budget one state of each update behaviour runs first.
 
 mod failures;
+mod reads;
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Instant;
 
 use powerfail_explore::{
     EagerOptions, EagerState, EagerStates, GroupId, Representatives, SegmentCount, Survey,
     runs_within,
 };
-use powerfail_finding::{Eager, Finding};
+use powerfail_finding::{Eager, EagerReads, Finding};
 use powerfail_image::PoolImages;
 use powerfail_model::{CrashState, EventIndex};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -89,21 +91,17 @@ pub(crate) fn explore(
     let mut options = options.clone();
     options.pass.fresh_pages_differ = engine.runner.is_filled();
     let survey = Survey::of(engine.trace, engine.runner.initial_pools()?, &options)?;
-    let count = survey.segments.len();
-    if let Some(wanted) = &options.segments {
-        // The end may be open.
-        let is_beyond = wanted.end > count && wanted.end < usize::MAX;
-        let last = if is_beyond {
-            wanted.end - 1
-        } else {
-            wanted.start
-        };
-        if last >= count {
-            let wanted = last;
-            return Err(CheckError::NoSuchSegment { wanted, count });
-        }
-    }
+    inspect_segments(&survey, &options)?;
     let mut totals = totals(&survey, &options);
+    let mut notes = Vec::new();
+    let survey = match &crash.watched {
+        Some(watched) => {
+            let read = reads::read_lines(engine, &survey, watched.as_ref())?;
+            notes.extend(read.note());
+            vary_read(engine, &survey, read, &mut options, &mut totals)?
+        }
+        None => survey,
+    };
     let end = Trial::prefix(EventIndex(engine.trace.event_count()));
     let each = engine.runner.time_of_streamed(&end)?;
     let jobs = engine.runner.job_count();
@@ -134,7 +132,7 @@ pub(crate) fn explore(
         .collect();
     engine.learn(CheckStep::Crashes, &moments)?;
 
-    let mut notes = notes(&survey, &options);
+    notes.extend(limits_of(&survey, &options));
     match limit {
         Some(limit) if survey.states > limit as u64 => {
             let groups = run_representatives(engine, &options, &survey, limit, &mut ran)?;
@@ -212,6 +210,7 @@ fn run_states(
         runner,
         observer,
         contents,
+        good,
         ..
     } = engine;
     let observer = RefCell::new(&mut **observer);
@@ -254,6 +253,8 @@ fn run_states(
             if let Some(symptom) = symptom {
                 ran.failed += 1;
                 ran.failures.push(state, symptom);
+            } else if verdict.is_some() && state.state.versions.is_empty() {
+                good.insert(state.at);
             }
         },
     );
@@ -317,6 +318,49 @@ fn run_representatives(
     Ok(groups.group_count() as u64)
 }
 
+/// Lets only those lines vary that recovery reads. What is left of the survey.
+fn vary_read(
+    engine: &Engine<'_, '_>,
+    all: &Survey,
+    read: reads::ReadLines,
+    options: &mut EagerOptions,
+    totals: &mut Eager,
+) -> Result<Survey, CheckError> {
+    options.varied = Some(Arc::new(read.lines));
+    let varied = Survey::of(engine.trace, engine.runner.initial_pools()?, options)?;
+    let left_out = |(all, varied): (&SegmentCount, &SegmentCount)| all.lines - varied.lines;
+    let segments = all.segments.iter().zip(&varied.segments);
+    totals.reads = Some(EagerReads {
+        images: read.images,
+        unread_lines: segments.map(left_out).sum(),
+        combinations: varied.combinations.to_string(),
+    });
+    totals.exhaustive_segments = varied.exhaustive_segments;
+    totals.exhaustive_combinations = varied.exhaustive_combinations;
+    totals.chosen = varied.states;
+    Ok(varied)
+}
+
+/// The segments that are wanted must be there.
+fn inspect_segments(survey: &Survey, options: &EagerOptions) -> Result<(), CheckError> {
+    let count = survey.segments.len();
+    let Some(wanted) = &options.segments else {
+        return Ok(());
+    };
+    // The end may be open.
+    let is_beyond = wanted.end > count && wanted.end < usize::MAX;
+    let last = if is_beyond {
+        wanted.end - 1
+    } else {
+        wanted.start
+    };
+    if last >= count {
+        let wanted = last;
+        return Err(CheckError::NoSuchSegment { wanted, count });
+    }
+    Ok(())
+}
+
 fn totals(survey: &Survey, options: &EagerOptions) -> Eager {
     Eager {
         writes: survey.writes,
@@ -348,7 +392,8 @@ fn settle_exhaustive(totals: &mut Eager, survey: &Survey, ran: &Ran) {
     totals.exhaustive_combinations = combinations.iter().sum();
 }
 
-fn notes(survey: &Survey, options: &EagerOptions) -> Vec<String> {
+/// What limits the result.
+fn limits_of(survey: &Survey, options: &EagerOptions) -> Vec<String> {
     let mut notes = Vec::new();
     let sampled = survey.segment_count() - survey.exhaustive_segments;
     if sampled > 0 {

@@ -321,6 +321,7 @@ fn try_recovery(
         arguments: &[],
         shares: None,
         changed: None,
+        watched: None,
         observer: &mut OnlyProgress(observer),
     };
     let begun = Instant::now();

@@ -80,7 +80,10 @@ pub use group::{BugKey, bug_key, is_same_bug, list_outcomes, says_more};
 pub use init::{InitError, InitOptions, init};
 pub use kept_outcomes::count_outcomes;
 pub use lint::{LintFindings, lint};
-pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, Selection};
+pub use options::{
+    CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, Selection, WatchedRecovery,
+    WatchedStep,
+};
 pub use outcomes::{About, OutcomesError};
 pub use places::place_before_end;
 pub use recovery::{Recovery, TIMEOUT_DEFAULT};

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use powerfail_explore::{EagerOptions, FailurePoint, FailurePointOptions};
 use powerfail_lint::Hit;
 use powerfail_model::EventIndex;
 use powerfail_races::CommitVariable;
-use powerfail_trace::StackId;
+use powerfail_trace::{Frame, StackId};
 use regex::bytes::Regex;
 
 use crate::changed::ChangedSince;
@@ -48,6 +50,25 @@ pub struct CrashOptions {
     pub changed: Option<Arc<ChangedSince>>,
     /// How long a recovery takes without a crash, if it is known to succeed: it is not tried again.
     pub undisturbed: Option<Duration>,
+    /// Tells what a recovery does in which the runtime is not.
+    pub watched: Option<Arc<dyn WatchedRecovery>>,
+}
+
+/// Runs recovery where the runtime cannot be, as in the kernel of a guest, and tells what it does. An error is a sentence.
+pub trait WatchedRecovery: fmt::Debug + Send + Sync {
+    /// Which bytes of a pool recovery reads, and what checks the pool after it; in order. `pool` is a crash image.
+    fn reads(&self, pool: &Path) -> Result<Vec<Range<u64>>, String>;
+    /// What recovery does, before checks begin. `pool` is a crash image.
+    fn steps(&self, pool: &Path) -> Result<Vec<WatchedStep>, String>;
+}
+
+/// A store, a flush or a fence of a recovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedStep {
+    /// Where in the code, innermost first; modules are those of the trace.
+    pub frames: Vec<Frame>,
+    /// What it stores, and where in the pool; nothing if it is a flush or a fence.
+    pub stored: Option<(u64, Vec<u8>)>,
 }
 
 /// Decides what is worth trying. Fuzzing uses it, because it checks many traces of one program.

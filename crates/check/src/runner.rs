@@ -537,6 +537,42 @@ impl<'t> Runner<'t> {
         Ok(Some(ran))
     }
 
+    /// Makes crash images, several at a time, and lets something look at the pool of each, which it may change. Trials come in the
+    /// order of their moments. When it is late, the last ones are left out.
+    pub(crate) fn look_at<T: Send>(
+        &mut self,
+        trials: &[Trial],
+        is_late: &dyn Fn() -> bool,
+        is_interrupted: &dyn Fn() -> bool,
+        look: &(dyn Fn(&Path) -> T + Sync),
+    ) -> Result<Vec<T>, CheckError> {
+        let mut cursor = self.cursor(true)?;
+        let mut seen = Vec::with_capacity(trials.len());
+        for batch in trials.chunks(self.images.len()) {
+            if is_interrupted() {
+                return Err(CheckError::Interrupted);
+            }
+            if is_late() {
+                break;
+            }
+            let mut paths = Vec::new();
+            for (trial, image) in batch.iter().zip(&mut self.images) {
+                cursor.move_to(trial.at)?;
+                let state = state_at(&cursor, &trial.state).unwrap_or_default();
+                image.prepare_with(&cursor, &state, trial.state.overlay())?;
+                paths.extend(image.path_of(PoolIndex(0)));
+            }
+            seen.extend(std::thread::scope(|scope| {
+                let looking: Vec<_> = paths.iter().map(|it| scope.spawn(|| look(it))).collect();
+                let looked = looking.into_iter().map(std::thread::ScopedJoinHandle::join);
+                looked
+                    .map(|it| it.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                    .collect::<Vec<T>>()
+            }));
+        }
+        Ok(seen)
+    }
+
     /// Runs something in the first slot.
     fn run_prepared<T: Send>(
         &mut self,

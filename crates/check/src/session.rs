@@ -37,7 +37,7 @@ use crate::crash::Crashed;
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep, ForeignTrace, Observer};
 use crate::lint::lint;
-use crate::options::CrashOptions;
+use crate::options::{CrashOptions, WatchedRecovery};
 use crate::outcomes::{Outcomes, Stored};
 use crate::output_directory;
 use crate::recovery::Recovery;
@@ -62,6 +62,8 @@ pub struct Session<'a> {
     pub shares: Option<Shares>,
     /// What is new since something, and is tried first.
     pub changed: Option<Arc<ChangedSince>>,
+    /// Tells what a recovery does in which the runtime is not.
+    pub watched: Option<Arc<dyn WatchedRecovery>>,
     /// Hears what happens. It does not hear of findings that are not reported.
     pub observer: &'a mut dyn Observer,
 }
@@ -462,6 +464,7 @@ impl Session<'_> {
         let elsewhere = Elsewhere::watch(subject.elsewhere);
         let mut options = options.clone();
         options.changed.clone_from(&self.changed);
+        options.watched.clone_from(&self.watched);
         let crashed = checker.crash(&options, &mut events);
         if let Some(sentence) = elsewhere.note() {
             self.observer.event(CheckEvent::Note(&sentence));

@@ -312,6 +312,9 @@ pub(crate) struct ReplayArgs {
     /// Run the failing recovery in gdb
     #[arg(long, conflicts_with = "image")]
     pub(crate) gdb: bool,
+    /// Open a shell in a guest that has the crash image as its persistent memory; for findings of powerfail vm check
+    #[arg(long, conflicts_with_all = ["image", "gdb", "recover", "export"])]
+    pub(crate) shell: bool,
     /// Run this command instead of the recovery that failed
     #[arg(long, value_name = "CMD", conflicts_with_all = ["image", "export"])]
     pub(crate) recover: Option<CommandText>,

@@ -95,6 +95,7 @@ pub(crate) fn run_with<T>(
         arguments: &arguments,
         shares,
         changed: None,
+        watched: None,
         observer: &mut Watcher::new(yes),
     })
 }

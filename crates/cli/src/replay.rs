@@ -14,6 +14,7 @@ use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::read_trace;
 use crate::record::RUNTIME;
+use crate::vm;
 use crate::watcher::Watcher;
 
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
@@ -45,7 +46,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     };
     let Some(replay) = replay else {
         anyhow::ensure!(
-            args.image.is_none() && !args.gdb,
+            args.image.is_none() && !args.gdb && !args.shell,
             "finding {} needs no crash to be seen, so it has no crash image",
             finding.id
         );
@@ -60,6 +61,9 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     consent::ask(&args.out, args.yes, &recovery, Purpose::Run)?;
     if args.gdb {
         return debug(&replay);
+    }
+    if args.shell {
+        return vm::shell_on_crash(&replay, &recovery.recover);
     }
     interrupt::watch();
     let replayed = replay.run(RUNTIME, &mut Watcher::default())?;

@@ -89,6 +89,7 @@ fn debug(
         out: args.run.clone(),
         image: None,
         gdb: true,
+        shell: false,
         recover: None,
         export: None,
         yes: false,

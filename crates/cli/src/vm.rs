@@ -4,11 +4,16 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use powerfail_check::{SessionResult, output_directory};
+use clap::Parser as _;
+use powerfail_check::{
+    Replay, Session, SessionResult, WatchedRecovery, WatchedStep, output_directory,
+};
 use powerfail_config::{
     CommandText, Count, CrashSettings, CrashStrategy, FailureArgs, RecoveryArgs, ServerArgs,
     ShareArgs, Strategy, TestSettings,
@@ -16,11 +21,13 @@ use powerfail_config::{
 use powerfail_files::{Directory, output};
 use powerfail_vm::archive::Archive;
 use powerfail_vm::{
-    FileSystem, Guest, Kernel, Machine, MachineOptions, MemoryLayout, Promise, Recording,
-    RecoveryReply, RecoveryRequest, Reference, Service, VmError, Workload,
+    FileSystem, Guest, Kernel, Machine, MachineOptions, MemoryLayout, Promise, Recorded, Recording,
+    RecoveryReply, RecoveryRequest, Reference, Service, VmError, Watch, Workload,
 };
 
-use crate::args::{FsArg, PromiseArg, VmCheckArgs, VmRecoverArgs, VmShellArgs};
+use crate::args::{
+    Cli, Command, FsArg, PromiseArg, VmCheckArgs, VmCommand, VmRecoverArgs, VmShellArgs,
+};
 use crate::check::{conclude, run_with, say_interrupted};
 use crate::configuration::configuration;
 use crate::exit::{Exit, complain};
@@ -36,6 +43,8 @@ const WORKLOAD_LIMIT: Duration = Duration::from_mins(20);
 const MARGIN: Duration = Duration::from_mins(1);
 /// The trace was recorded here, so its commands need no consent.
 const IS_OURS: bool = true;
+/// How many times longer a recovery may take that is watched.
+const WATCHED_FACTOR: u32 = 10;
 /// How many combinations of a segment are tried if nothing else is said: each takes a tenth of a second.
 const COMBINATIONS: u64 = 50;
 /// How long combinations are tried if nothing else is said.
@@ -46,6 +55,8 @@ const MACHINE: &str = "machine";
 const FILES: &str = "guest-files";
 /// The directory with the pool of the trace.
 const MEMORY: &str = "memory";
+/// The name of the pool.
+const POOL: &str = "pmem0";
 
 pub(crate) fn check(args: &VmCheckArgs) -> anyhow::Result<Exit> {
     let settings = crash_settings(args)?;
@@ -70,6 +81,8 @@ pub(crate) fn check(args: &VmCheckArgs) -> anyhow::Result<Exit> {
 
 fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> {
     let config = configuration()?;
+    // What a run has left that was killed.
+    let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let out = settings.test.output.out.clone();
     let out = out.unwrap_or_else(|| PathBuf::from(output_directory::DEFAULT));
     settings.test.output.out = Some(out.clone());
@@ -78,15 +91,21 @@ fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> 
     let archive = std::path::absolute(out.join(FILES))?;
     let socket = std::path::absolute(out.join("service"))?;
     let trace = out.join(output_directory::TRACE);
-    let machine = {
+    let (machine, recorded) = {
         // The crash test takes the lock again.
         let _lock = output_directory::create(&out)?;
         let machine = machine(args, &out)?;
         output::replace(&archive, &files.bytes()).with_context(|| archive.display().to_string())?;
-        record(args, &machine, &workload, &files, &out, &trace)?;
-        machine
+        let recorded = record(args, &machine, &workload, &files, &out, &trace)?;
+        (machine, recorded)
     };
     let limit = args.timeout.unwrap_or(RECOVERY_LIMIT);
+    let guests = settings.test.failures.jobs.to_usize();
+    let watch = {
+        let (code, limit) = (&recorded.code, limit * WATCHED_FACTOR);
+        Watch::start(&machine, &archive, QEMU_PLUGIN, code, limit, guests)?
+    };
+    let watched: Arc<dyn WatchedRecovery> = Arc::new(WatchedGuests(watch));
     settings.test.recovery.recover = Some(command(vec![
         std::env::current_exe()
             .context("the path of powerfail")?
@@ -109,12 +128,13 @@ fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> 
     settings.test.failures.timeout = Some(limit + MARGIN);
     // QEMU opens the file of its memory to write, although it only maps a copy.
     settings.test.recovery.writable = vec![machine.directory().to_path_buf()];
-    let service = {
-        let guests = settings.test.failures.jobs.to_usize();
-        Service::start(&machine, &archive, &socket, guests)?
+    let service = Service::start(&machine, &archive, &socket, guests)?;
+    let crash = |session: &mut Session<'_>, settings: &CrashSettings| {
+        session.watched = Some(Arc::clone(&watched));
+        session.crash(&trace, settings)
     };
     let mut result = run_with(&config.suppress, None, IS_OURS, |session| {
-        session.crash(&trace, &settings)
+        crash(session, &settings)
     });
     // Combinations take longer, so they come only if nothing was found without. ext4 and XFS need sectors that are written as a
     // whole, which persistent memory does not promise: combinations always find that.
@@ -126,7 +146,7 @@ fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> 
         let failures = &mut settings.test.failures;
         failures.budget = failures.budget.or(Some(COMBINATIONS_BUDGET));
         result = run_with(&config.suppress, None, IS_OURS, |session| {
-            session.crash(&trace, &settings)
+            crash(session, &settings)
         });
     }
     drop(service);
@@ -291,11 +311,11 @@ fn record(
     files: &Archive,
     out: &Path,
     trace: &Path,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Recorded> {
     let memory = out.join(MEMORY);
     Directory::create(&memory).with_context(|| memory.display().to_string())?;
     let memory = fs::canonicalize(&memory).with_context(|| memory.display().to_string())?;
-    let pool = memory.join("pmem0");
+    let pool = memory.join(POOL);
     let image = initial_image(args, machine, &pool)?;
     let promise = match (args.promise, machine.file_system()) {
         (Some(PromiseArg::Sync), _) => Promise::Sync,
@@ -317,6 +337,7 @@ fn record(
         trace,
         pool: &pool,
         symbols: &out.join("symbols"),
+        debug_files: &args.debug_info,
     })?;
     say(&format!(
         "{} operations: {} stores, {} flushes, {} fences",
@@ -331,7 +352,26 @@ fn record(
             recorded.unknown_flushes
         ));
     }
-    Ok(())
+    Ok(recorded)
+}
+
+/// Guests whose recoveries are watched.
+#[derive(Debug)]
+struct WatchedGuests(Watch);
+
+impl WatchedRecovery for WatchedGuests {
+    fn reads(&self, pool: &Path) -> Result<Vec<Range<u64>>, String> {
+        self.0.reads(pool).map_err(|error| error.to_string())
+    }
+
+    fn steps(&self, pool: &Path) -> Result<Vec<WatchedStep>, String> {
+        let steps = self.0.steps(pool).map_err(|error| error.to_string())?;
+        let steps = steps.into_iter().map(|step| WatchedStep {
+            frames: step.frames,
+            stored: step.stored,
+        });
+        Ok(steps.collect())
+    }
 }
 
 /// What persistent memory has before the workload: a file, which stays for replays.
@@ -398,9 +438,42 @@ fn finish(args: &VmRecoverArgs, reply: &RecoveryReply) -> anyhow::Result<Exit> {
 
 /// Opens a shell in a guest.
 pub(crate) fn shell(args: &VmShellArgs) -> anyhow::Result<Exit> {
-    let machine = Machine::open(&args.machine, interrupt::is_interrupted)?;
-    let image = File::open(&args.image).with_context(|| args.image.display().to_string())?;
-    interrupt::leave_to_child();
-    Guest::shell(&machine, &image, &args.files)?;
+    open_shell(&args.machine, &args.files, &args.image)?;
     Ok(Exit::Clean)
+}
+
+fn open_shell(machine: &Path, files: &Path, image: &Path) -> anyhow::Result<()> {
+    let machine = Machine::open(machine, interrupt::is_interrupted)?;
+    let image = File::open(image).with_context(|| image.display().to_string())?;
+    interrupt::leave_to_child();
+    Ok(Guest::shell(&machine, &image, files)?)
+}
+
+/// Opens a shell in a guest on the crash image of a finding, if its recovery is that of a guest.
+pub(crate) fn shell_on_crash(replay: &Replay<'_>, recover: &[OsString]) -> anyhow::Result<Exit> {
+    let command = Cli::try_parse_from(recover).map(|cli| cli.command);
+    let Ok(Command::Vm(VmCommand::Recover(args))) = command else {
+        anyhow::bail!("--shell is for findings of powerfail vm check: here recovery is a command")
+    };
+    let directory = tempfile::tempdir().context("a directory for the crash image")?;
+    replay.write_image(directory.path())?;
+    let name = Path::new(POOL);
+    let image = find_image(directory.path(), name).context("the crash image of the guest")?;
+    open_shell(&args.machine, &args.files, &image)?;
+    Ok(Exit::Findings)
+}
+
+/// The file of this name below a directory.
+fn find_image(directory: &Path, name: &Path) -> Option<PathBuf> {
+    for entry in fs::read_dir(directory).ok()?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if let Some(found) = find_image(&path, name) {
+                return Some(found);
+            }
+        } else if path.file_name() == name.file_name() {
+            return Some(path);
+        }
+    }
+    None
 }

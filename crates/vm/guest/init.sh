@@ -86,9 +86,12 @@ operations() {
 	mark 8 $number
 }
 
-# Recovers, and checks that the result can be read and written.
+# Recovers, and checks that the result can be read and written. With `stores` or `loads`, marks say what is recovery while the
+# plugin of QEMU watches; they are loads if it watches loads.
 recover() {
+	[ "$1" != stores ] || mark 0 1
 	attach || { echo "the file system cannot be mounted"; return 1; }
+	[ "$1" != stores ] || mark 8 1
 	tell tree
 	tree || { echo "the file system cannot be read"; return 1; }
 	tell end
@@ -102,6 +105,7 @@ recover() {
 	cd /
 	detach || { echo "the file system cannot be unmounted"; return 1; }
 }
+mark_load() { [ "$1" != loads ] || devmem "$MARKS" 64 > /dev/null; }
 
 tell ready
 while read -r verb argument <&3; do
@@ -109,7 +113,12 @@ while read -r verb argument <&3; do
 	files) files >&3 2>&3; status=$? ;;
 	workload) operations "$argument" >&3 2>&3; status=$? ;;
 	symbols) cat /tmp/symbols > /dev/pmem1 && sync; status=$? ;;
-	recover) recover >&3 2>&3; status=$? ;;
+	recover)
+		mark_load "$argument"
+		recover "$argument" >&3 2>&3
+		status=$?
+		mark_load "$argument"
+		;;
 	shell) PS1='guest$ ' sh -i <&3 >&3 2>&3; status=$? ;;
 	*) status=127 ;;
 	esac

@@ -21,8 +21,15 @@ pub(crate) fn range(symbols: &[KernelSymbol]) -> Option<(u64, u64)> {
     Some((begin, end - begin))
 }
 
+/// A section of debug information.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    pub(crate) name: String,
+    pub(crate) content: Vec<u8>,
+}
+
 /// The bytes of the file. Symbols come in the order of their addresses.
-pub(crate) fn write(symbols: &[KernelSymbol]) -> Vec<u8> {
+pub(crate) fn write(symbols: &[KernelSymbol], debug: &[Section]) -> Vec<u8> {
     let (begin, len) = range(symbols).unwrap_or_default();
     let mut names = vec![0];
     let mut table = vec![0; SYMBOL_LEN as usize];
@@ -38,11 +45,20 @@ pub(crate) fn write(symbols: &[KernelSymbol]) -> Vec<u8> {
         names.extend(symbol.name.as_bytes());
         names.push(0);
     }
-    let section_names = b"\0.text\0.symtab\0.strtab\0.shstrtab\0";
+    let mut section_names = b"\0.text\0.symtab\0.strtab\0.shstrtab\0".to_vec();
     let table_at = HEADER_LEN + SEGMENT_LEN;
     let names_at = table_at + table.len() as u64;
     let section_names_at = names_at + names.len() as u64;
-    let sections_at = (section_names_at + section_names.len() as u64).next_multiple_of(8);
+    let mut debug_headers = Vec::new();
+    for section in debug {
+        debug_headers.push((section_names.len() as u32, section.content.len() as u64));
+        section_names.extend(section.name.as_bytes());
+        section_names.push(0);
+    }
+    let debug_at = section_names_at + section_names.len() as u64;
+    let debug_len: u64 = debug_headers.iter().map(|(_, len)| len).sum();
+    let sections_at = (debug_at + debug_len).next_multiple_of(8);
+    let section_count = 5 + debug.len() as u64;
 
     let mut out = Vec::new();
     out.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
@@ -53,7 +69,7 @@ pub(crate) fn write(symbols: &[KernelSymbol]) -> Vec<u8> {
     out.extend(HEADER_LEN.to_le_bytes());
     out.extend(sections_at.to_le_bytes());
     out.extend(0u32.to_le_bytes());
-    for half in [HEADER_LEN, SEGMENT_LEN, 1, SECTION_LEN, 5, 4] {
+    for half in [HEADER_LEN, SEGMENT_LEN, 1, SECTION_LEN, section_count, 4] {
         out.extend((half as u16).to_le_bytes());
     }
     // The one segment: readable, executable, without content.
@@ -64,7 +80,10 @@ pub(crate) fn write(symbols: &[KernelSymbol]) -> Vec<u8> {
     }
     out.extend(&table);
     out.extend(&names);
-    out.extend(section_names);
+    out.extend(&section_names);
+    for section in debug {
+        out.extend(&section.content);
+    }
     out.resize(sections_at as usize, 0);
     let mut section =
         |name: u32, kind: u32, flags: u64, rest: [u64; 3], links: [u32; 2], entry: u64| {
@@ -87,12 +106,17 @@ pub(crate) fn write(symbols: &[KernelSymbol]) -> Vec<u8> {
     section(15, 3, 0, [0, names_at, names.len() as u64], [0; 2], 0);
     let len = section_names.len() as u64;
     section(23, 3, 0, [0, section_names_at, len], [0; 2], 0);
+    let mut at = debug_at;
+    for (name, len) in debug_headers {
+        section(name, 1, 0, [0, at, len], [0; 2], 0);
+        at += len;
+    }
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use object::{Object as _, ObjectSymbol as _};
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
     use super::*;
 
@@ -106,7 +130,11 @@ mod tests {
             symbol(0xffff_ffff_8100_0010, "first"),
             symbol(0xffff_ffff_8100_0100, "last"),
         ];
-        let bytes = write(&symbols);
+        let debug = Section {
+            name: ".debug_line".to_owned(),
+            content: b"lines".to_vec(),
+        };
+        let bytes = write(&symbols, &[debug]);
         let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*bytes).unwrap();
         let read: Vec<_> = file
             .symbols()
@@ -119,6 +147,8 @@ mod tests {
                 ("last".to_owned(), 0xffff_ffff_8100_0100, 16384)
             ]
         );
+        let lines = file.section_by_name(".debug_line").unwrap();
+        assert_eq!(lines.data().unwrap(), b"lines");
         assert_eq!(range(&symbols), Some((0xffff_ffff_8100_0000, 0x4100)));
     }
 }

@@ -102,7 +102,9 @@ impl FileSystem {
             }
             Self::None => return Ok(()),
         };
-        let output = run(command, file)?;
+        let mut command = command;
+        command.arg(file).env("LC_ALL", "C");
+        let output = run(command)?;
         if output.status.success() {
             return Ok(());
         }
@@ -112,22 +114,23 @@ impl FileSystem {
         })
     }
 
-    /// Checks a file system after recovery, without changing it. What is wrong, if anything is.
-    pub fn check(self, file: &Path) -> Result<Option<String>> {
-        let command = match self {
-            Self::Ext4 => {
-                let mut command = Command::new(program("e2fsck", "e2fsprogs")?);
-                command.args(["-f", "-n"]);
-                command
-            }
-            Self::Xfs => {
-                let mut command = Command::new(program("xfs_repair", "xfsprogs")?);
-                command.args(["-f", "-n"]);
-                command
-            }
+    /// The command that checks a file system after recovery, without changing it.
+    pub(crate) fn check_command(self, file: &Path) -> Result<Option<Command>> {
+        let mut command = match self {
+            Self::Ext4 => Command::new(program("e2fsck", "e2fsprogs")?),
+            Self::Xfs => Command::new(program("xfs_repair", "xfsprogs")?),
             Self::None => return Ok(None),
         };
-        let output = run(command, file)?;
+        command.args(["-f", "-n"]).arg(file).env("LC_ALL", "C");
+        Ok(Some(command))
+    }
+
+    /// Checks a file system after recovery, without changing it. What is wrong, if anything is.
+    pub fn check(self, file: &Path) -> Result<Option<String>> {
+        let Some(command) = self.check_command(file)? else {
+            return Ok(None);
+        };
+        let output = run(command)?;
         if output.status.success() {
             return Ok(None);
         }
@@ -147,9 +150,9 @@ impl FileSystem {
     }
 }
 
-fn run(mut command: Command, file: &Path) -> Result<std::process::Output> {
+fn run(mut command: Command) -> Result<std::process::Output> {
     let name = command.get_program().to_owned();
-    let output = command.arg(file).env("LC_ALL", "C").output();
+    let output = command.output();
     output.map_err(VmError::file("run", Path::new(&name)))
 }
 

@@ -51,8 +51,17 @@ pub struct PluginUse {
     pub plugin: PathBuf,
     /// The file that it writes.
     pub log: PathBuf,
-    /// Note which lines are read, instead of what is stored.
-    pub loads: bool,
+    /// What it notes.
+    pub notes: PluginNotes,
+}
+
+/// What the plugin notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PluginNotes {
+    /// Stores, flushes and fences, with call stacks.
+    Stores,
+    /// Which lines are read.
+    Loads,
 }
 
 /// What a guest answered.
@@ -409,17 +418,19 @@ impl std::fmt::Display for GuestEnd {
 fn plugin_value(machine: &Machine, run: &Path, plugin: &PluginUse) -> String {
     let layout = machine.layout();
     let mut value = format!(
-        "{},log={},pm={},ram={:x},len={:x},gpa={:x},stacks=on",
+        "{},log={},pm={},ram={:x},len={:x},gpa={:x},marks={:x}",
         plugin.plugin.display(),
         plugin.log.display(),
         run.join("pm").display(),
         crate::layout::MemoryLayout::pm_number(),
         layout.pm_file_len(),
         crate::layout::MemoryLayout::pm_address(),
+        layout.pm_len,
     );
-    if plugin.loads {
-        value.push_str(",loads=on");
-    }
+    value.push_str(match plugin.notes {
+        PluginNotes::Stores => ",stacks=on",
+        PluginNotes::Loads => ",loads=on",
+    });
     value
 }
 

@@ -10,12 +10,15 @@
 //! - [`Reference`]: what a workload should leave after each operation, from a run without recording.
 //! - [`record()`]: a workload under the QEMU plugin, as a trace.
 //! - [`Service`], [`recover`]: recoveries on crash images, in guests that are used again.
+//! - [`Watch`]: recoveries under the plugin: which lines they read, and what they store.
 //! - [`FileSystem`]: how a file system is made, mounted and checked.
 //!
 //! What this crate does not do: it does not choose crash states, and does not judge findings. To the rest of powerfail a
 //! guest is a recovery command like any other, and its memory a pool.
 
 pub mod archive;
+mod code_map;
+mod debug_info;
 mod elf;
 mod error;
 mod file_system;
@@ -32,11 +35,14 @@ mod recovery;
 mod reference;
 mod service;
 mod tools;
+mod traced_reads;
+mod watch;
 mod workload;
 
+pub use code_map::CodeMap;
 pub use error::{Result, VmError};
 pub use file_system::{FileSystem, Promise};
-pub use guest::{Answer, Guest, GuestEnd, PluginUse};
+pub use guest::{Answer, Guest, GuestEnd, PluginNotes, PluginUse};
 pub use kallsyms::{KernelSymbol, parse as parse_kallsyms};
 pub use kernel::{Kernel, ModuleFile};
 pub use layout::MemoryLayout;
@@ -46,4 +52,5 @@ pub use recovery::{RecoveryReply, RecoveryRequest, recover};
 pub use reference::{Reference, TreeListing};
 pub use service::{Service, ask};
 pub use tools::Tools;
+pub use watch::{Watch, WatchedStep};
 pub use workload::Workload;

@@ -27,6 +27,8 @@ const TOP: &str = "ram-top";
 const STATE: &str = "state";
 const KERNEL: &str = "vmlinuz";
 const INITRAMFS: &str = "initramfs";
+/// Changes with the commands that the first process of a guest obeys: a machine with others is of no use.
+const PROTOCOL: u32 = 2;
 /// How long the kernel may take to boot. It takes about ten seconds of processor time.
 const BOOT_LIMIT: Duration = Duration::from_mins(5);
 
@@ -61,6 +63,8 @@ pub type IsInterrupted = fn() -> bool;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Description {
+    /// Which commands its first process obeys.
+    protocol: u32,
     file_system: FileSystem,
     layout: MemoryLayout,
     kernel_options: String,
@@ -111,6 +115,7 @@ impl Machine {
         };
         let machine = Self {
             description: Description {
+                protocol: PROTOCOL,
                 file_system: options.file_system,
                 layout: options.layout,
                 kernel_options: options.kernel_options.clone(),
@@ -151,10 +156,17 @@ impl Machine {
     pub fn open(directory: &Path, is_interrupted: IsInterrupted) -> Result<Self> {
         let path = directory.join(DESCRIPTION);
         let text = input::read(&path).map_err(VmError::file("read", &path))?;
-        let description = Description::parse(&text).map_err(|problem| VmError::Malformed {
+        let malformed = |problem: String| VmError::Malformed {
             path: path.clone(),
             problem,
-        })?;
+        };
+        let description = Description::parse(&text).map_err(malformed)?;
+        if description.protocol != PROTOCOL {
+            return Err(malformed(
+                "another version of powerfail has made this machine: remove its directory"
+                    .to_owned(),
+            ));
+        }
         for name in [RAM, TOP, STATE, KERNEL, INITRAMFS] {
             // QEMU has no good words for what it lacks, and would follow a link.
             let path = directory.join(name);

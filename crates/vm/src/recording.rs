@@ -17,16 +17,18 @@ use powerfail_protocol::EventKind;
 use powerfail_protocol::log::{Frame, Frames, words};
 use powerfail_trace::{
     Annotation, Body, DOMAIN_NOTE, DeclaredContent, FinalImage, Frame as CodeFrame, ImageHasher,
-    Mark, MarkKind, Meta, Module, ModuleIndex, POOL_NOTE, Pool, PoolKind, StackId, Thread, Trace,
-    TraceError, TraceWriter, WriterOptions, replay,
+    Mark, MarkKind, Meta, Module, POOL_NOTE, Pool, PoolKind, StackId, Thread, Trace, TraceError,
+    TraceWriter, WriterOptions, replay,
 };
 
 use crate::archive::Archive;
-use crate::elf;
+use crate::code_map::CodeMap;
+use crate::debug_info::DebugFile;
+use crate::elf::{self, Section};
 use crate::error::{Result, VmError};
 use crate::file_system::Promise;
-use crate::guest::{Guest, PluginUse};
-use crate::kallsyms;
+use crate::guest::{Guest, PluginNotes, PluginUse};
+use crate::kallsyms::{self, KernelSymbol};
 use crate::machine::{Machine, run_directory, write};
 use crate::pages;
 use crate::reference::{Reference, open, succeeded};
@@ -61,6 +63,8 @@ pub struct Recording<'a> {
     pub pool: &'a Path,
     /// The directory for files with the names of the kernel's functions.
     pub symbols: &'a Path,
+    /// Files with debug information of the kernel or of modules.
+    pub debug_files: &'a [PathBuf],
 }
 
 /// A recording.
@@ -74,6 +78,8 @@ pub struct Recorded {
     pub fences: u64,
     /// Flushes whose address is not known: their lines count as not flushed.
     pub unknown_flushes: u64,
+    /// Where the functions of the kernel are.
+    pub code: CodeMap,
 }
 
 /// Records a workload.
@@ -87,7 +93,7 @@ pub fn record(recording: &Recording<'_>) -> Result<Recorded> {
         Some(&PluginUse {
             plugin,
             log: log.clone(),
-            loads: false,
+            notes: PluginNotes::Stores,
         }),
     )?;
     let len = recording.machine.layout().pm_len;
@@ -135,9 +141,6 @@ struct Converter<'a> {
     pool: PoolIndex,
     thread: ThreadIndex,
     len: u64,
-    /// The addresses of all functions in order, each with the begin of its module. A module that was loaded again has functions
-    /// in two places, with others in between.
-    functions: Vec<(u64, u64, ModuleIndex)>,
     stacks: BTreeMap<u64, StackId>,
     recorded: Recorded,
 }
@@ -175,7 +178,6 @@ impl<'a> Converter<'a> {
             pool,
             thread,
             len,
-            functions: Vec::new(),
             stacks: BTreeMap::new(),
             recorded: Recorded::default(),
         };
@@ -183,29 +185,70 @@ impl<'a> Converter<'a> {
         Ok(converter)
     }
 
-    /// Makes a module of the kernel and of each of its modules, with a file that has the names of its functions.
+    /// Makes a module of the kernel and of each of its modules, with a file that has the names of its functions, and lines if
+    /// there is debug information.
     fn define_modules(&mut self) -> Result<()> {
         let directory = self.recording.symbols;
         Directory::create(directory).map_err(VmError::file("create", directory))?;
+        let files = self.recording.debug_files.iter();
+        let files: Result<BTreeMap<String, DebugFile>> =
+            files.map(|path| DebugFile::read(path)).collect();
+        let files = files?;
         for (name, symbols) in kallsyms::parse(&self.recording.reference.symbols) {
-            let Some((begin, len)) = elf::range(&symbols) else {
+            let debug = files.get(&name);
+            if let Some((path, begin)) = debug.and_then(DebugFile::linked) {
+                self.define_module(path, begin, &symbols)?;
                 continue;
-            };
-            let path = directory.join(&name);
-            write(&path, &elf::write(&symbols))?;
-            let path = fs::canonicalize(&path).map_err(VmError::file("open", &path))?;
-            let index = self.writer.define_module(&Module {
-                path,
-                build_id: Vec::new(),
-                load_address: begin,
-                len_bytes: len,
-                function: None,
-            })?;
-            let addresses = symbols.iter().map(|symbol| symbol.address);
-            self.functions
-                .extend(addresses.map(|address| (address, begin, index)));
+            }
+            let loads = debug.map_or_else(Vec::new, |debug| debug.loads(&symbols));
+            if debug.is_some() && loads.is_empty() {
+                return Err(VmError::Guest(format!(
+                    "the debug information of {name} is not that of the module in the guest"
+                )));
+            }
+            if loads.is_empty() {
+                self.write_module(&directory.join(&name), &symbols, &[])?;
+            }
+            for (number, load) in loads.iter().enumerate() {
+                let name = match number {
+                    0 => name.clone(),
+                    number => format!("{name}-{}", number + 1),
+                };
+                self.write_module(&directory.join(name), &load.symbols, &load.sections)?;
+            }
         }
-        self.functions.sort_unstable();
+        self.recorded.code.sort();
+        Ok(())
+    }
+
+    fn write_module(
+        &mut self,
+        path: &Path,
+        symbols: &[KernelSymbol],
+        debug: &[Section],
+    ) -> Result<()> {
+        let Some((begin, _)) = elf::range(symbols) else {
+            return Ok(());
+        };
+        write(path, &elf::write(symbols, debug))?;
+        let path = fs::canonicalize(path).map_err(VmError::file("open", path))?;
+        self.define_module(&path, begin, symbols)
+    }
+
+    /// Makes a module of a file whose addresses begin there.
+    fn define_module(&mut self, path: &Path, begin: u64, symbols: &[KernelSymbol]) -> Result<()> {
+        let Some((first, len)) = elf::range(symbols) else {
+            return Ok(());
+        };
+        let index = self.writer.define_module(&Module {
+            path: path.to_path_buf(),
+            build_id: Vec::new(),
+            load_address: begin,
+            len_bytes: first + len - begin.min(first),
+            function: None,
+        })?;
+        let addresses = symbols.iter().map(|symbol| symbol.address);
+        self.recorded.code.add(begin, index, addresses);
         Ok(())
     }
 
@@ -214,7 +257,7 @@ impl<'a> Converter<'a> {
             match frame {
                 Frame::Stack { number, addresses } => {
                     let code: Vec<CodeFrame> = words(addresses)
-                        .map(|address| self.place(address))
+                        .map(|address| self.recorded.code.place(address))
                         .collect();
                     let stack = self.writer.intern_stack(&code)?;
                     self.stacks.insert(number, stack);
@@ -232,22 +275,6 @@ impl<'a> Converter<'a> {
             return Err(incomplete(log));
         }
         Ok(())
-    }
-
-    /// The module of a code address: that of the last function that begins before it.
-    fn place(&self, address: u64) -> CodeFrame {
-        let next = self
-            .functions
-            .partition_point(|(begin, ..)| *begin <= address);
-        match next.checked_sub(1).map(|last| self.functions[last]) {
-            Some((function, begin, module)) if address - function < elf::FUNCTION_LEN_MAX => {
-                CodeFrame::Module {
-                    module,
-                    offset: address - begin,
-                }
-            }
-            _ => CodeFrame::Absolute { address },
-        }
     }
 
     fn event(&mut self, stack: StackId, record: &powerfail_protocol::Record<'_>) -> Result<()> {

@@ -84,10 +84,15 @@ pub fn recover(machine: &Machine, request: &RecoveryRequest<'_>) -> Result<Recov
 }
 
 fn fresh(machine: &Machine, files: &Path) -> Result<Guest> {
-    let files = std::fs::read(files).map_err(VmError::file("read", files))?;
     let mut guest = machine.start()?;
-    guest.take_archive(&files)?;
+    give_files(&mut guest, files)?;
     Ok(guest)
+}
+
+/// Puts the files of an archive into a guest.
+pub(crate) fn give_files(guest: &mut Guest, files: &Path) -> Result<()> {
+    let files = std::fs::read(files).map_err(VmError::file("read", files))?;
+    guest.take_archive(&files)
 }
 
 /// One recovery in a given guest. The image changes only if the guest answered.

@@ -39,7 +39,7 @@ pub(crate) struct Engine<'b, 't> {
     /// Where recovery fails in one way.
     pub(super) stretches: Vec<Stretch>,
     /// Moments at which recovery is known to succeed with every earlier store.
-    pub(super) good: BTreeSet<EventIndex>,
+    pub(crate) good: BTreeSet<EventIndex>,
     /// The first failure, which the observer has heard of.
     pub(super) first_failing: Option<(Code, EventIndex)>,
 }

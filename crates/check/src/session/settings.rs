@@ -241,6 +241,7 @@ fn eager_options(settings: &EagerSettings, test: &TestSettings) -> EagerOptions 
         segments: settings.segments.as_ref().map(|range| range.0.clone()),
         seed: test.failures.seed,
         include_create: test.recovery.include_create,
+        varied: None,
     }
 }
 

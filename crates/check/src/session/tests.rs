@@ -57,6 +57,7 @@ fn the_bytes_that_are_read_are_progress() {
         arguments: &[],
         shares: None,
         changed: None,
+        watched: None,
         observer: &mut heard,
     };
     let settings = LintArgs::default().settle(LintArgs::default());

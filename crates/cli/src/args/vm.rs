@@ -90,6 +90,9 @@ pub(crate) struct VmCheckArgs {
     /// Module that is loaded besides those of the file system; can be repeated
     #[arg(long, value_name = "NAME", help_heading = "Machine")]
     pub(crate) module: Vec<String>,
+    /// Debug information of the kernel (vmlinux) or of a module (.ko), for lines in findings; can be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Machine")]
+    pub(crate) debug_info: Vec<PathBuf>,
     /// Initial file system of your own, whose /init speaks the protocol of powerfail's
     #[arg(long, value_name = "CPIO", help_heading = "Machine")]
     pub(crate) initrd: Option<PathBuf>,
