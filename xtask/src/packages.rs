@@ -65,8 +65,8 @@ pub fn install_missing() -> anyhow::Result<()> {
     all.extend(targets::packages_of_tests());
     install(&all)?;
     // Tests find it there, and use no network.
-    vm::kernel(&vm::work_directory()?)?;
-    Ok(())
+    let kernel = vm::kernel(&vm::work_directory()?)?;
+    vm::install_headers(&kernel)
 }
 
 /// Installs those of the packages that are missing; without the right to do so, names them.

@@ -1,21 +1,64 @@
-//! `powerfail vm check`: a guest with Debian's kernel. The bug is in the script: what it replaces is gone for a moment.
+//! `powerfail vm check`: guests with Debian's kernel. Bugs are in a script, which replaces a file that is gone for a moment, and in
+//! a module, whose recovery is not idempotent.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const POWERFAIL: &str = env!("CARGO_BIN_EXE_powerfail");
 
-fn check(directory: &Path, kernel: &Path, workload: &str, out: &str) -> Output {
+fn command(directory: &Path, kernel: &Path, workload: &str, out: &str) -> Command {
     fs::write(directory.join("ops.sh"), workload).unwrap();
-    Command::new(POWERFAIL)
-        .args(["vm", "check", "--fs", "ext4", "--workload", "ops.sh"])
-        .args(["--recover", "recover.sh", "--machine", "machine"])
-        .args(["--out", out, "--kernel"])
+    let mut command = Command::new(POWERFAIL);
+    command
+        .args(["vm", "check", "--workload", "ops.sh"])
+        .args(["--machine", "machine", "--out", out, "--kernel"])
         .arg(kernel)
-        .current_dir(directory)
-        .output()
-        .unwrap()
+        .current_dir(directory);
+    command
+}
+
+fn check(directory: &Path, kernel: &Path, workload: &str, out: &str) -> Output {
+    let mut command = command(directory, kernel, workload, out);
+    command.args(["--fs", "ext4", "--recover", "recover.sh"]);
+    command.output().unwrap()
+}
+
+/// The processes that were started with a word in which there is this text.
+fn processes_with(text: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(text)).collect()
+}
+
+/// A check that is killed leaves no guest behind, and the next one removes its files.
+fn kill_a_check(directory: &Path, kernel: &Path) -> u32 {
+    let mut command = command(directory, kernel, "echo new > file; sync\n", "killed");
+    let mut running = command
+        .args(["--fs", "ext4"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(running.stderr.take().unwrap()).lines();
+    let mut lines = lines.map_while(Result::ok);
+    assert!(lines.any(|line| line == "recording the workload"));
+    let qemu = format!("mem-path={}", directory.join("machine").display());
+    assert!(!processes_with(&qemu).is_empty(), "a guest runs");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    // The kernel ends them; how soon depends on how busy the computer is.
+    while !processes_with(&qemu).is_empty() {
+        std::thread::yield_now();
+    }
+    running.id()
+}
+
+/// The first finding of a report.
+fn finding(directory: &Path, out: &str) -> serde_json::Value {
+    let json = fs::read_to_string(directory.join(out).join("report.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    json["findings"][0].clone()
 }
 
 fn text(output: &Output) -> String {
@@ -30,7 +73,7 @@ fn text(output: &Output) -> String {
 fn a_file_that_is_gone_for_a_moment_is_found() {
     let kernel = xtask::vm::kernel(&xtask::vm::work_directory().unwrap()).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let directory = directory.path();
+    let directory = &fs::canonicalize(directory.path()).unwrap();
     fs::write(
         directory.join("recover.sh"),
         "[ ! -e ready ] || [ -e config ]\n",
@@ -46,6 +89,7 @@ fn a_file_that_is_gone_for_a_moment_is_found() {
     assert!(report.contains("the recovery script failed"), "{report}");
     assert!(report.contains("rm config"), "{report}");
 
+    let killed = kill_a_check(directory, &kernel);
     let right = format!("{before}mv next config; sync\n");
     let clean = check(directory, &kernel, &right, "right");
     assert_eq!(clean.status.code(), Some(0), "{}", text(&clean));
@@ -56,13 +100,96 @@ fn a_file_that_is_gone_for_a_moment_is_found() {
         .unwrap();
     assert!(trace.status.success(), "{}", text(&trace));
 
-    let json = fs::read_to_string(directory.join("wrong/report.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let id = json["findings"][0]["id"].as_str().unwrap().to_owned();
+    let left = fs::read_dir("/dev/shm").unwrap().flatten();
+    let left = left.filter(|it| {
+        it.file_name()
+            .to_string_lossy()
+            .contains(&format!("-{killed}-"))
+    });
+    assert_eq!(left.count(), 0, "files of the check that was killed");
+
+    let finding = finding(directory, "wrong");
+    let id = finding["id"].as_str().unwrap();
     let again = Command::new(POWERFAIL)
-        .args(["replay", &id, "--out", "wrong"])
+        .args(["replay", id, "--out", "wrong"])
         .current_dir(directory)
         .output()
         .unwrap();
     assert!(text(&again).contains("the same again"), "{}", text(&again));
+    assert!(
+        text(&again).contains("in the system call"),
+        "{}",
+        text(&again)
+    );
+
+    let mut shell = Command::new(POWERFAIL)
+        .args(["replay", id, "--out", "wrong", "--shell"])
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let commands = b"mount -t ext4 /dev/pmem0 /mnt && ls /mnt\nexit\n";
+    shell.stdin.take().unwrap().write_all(commands).unwrap();
+    let said = text(&shell.wait_with_output().unwrap());
+    assert!(said.contains("ready") && !said.contains("config"), "{said}");
+}
+
+/// The module keeps a directory in persistent memory. Its journal is replayed when it is loaded, and with bug 5 a power failure in
+/// the middle of that loses a part of it.
+#[test]
+fn recovery_that_is_not_idempotent_fails_at_the_second_power_failure() {
+    let work = xtask::vm::work_directory().unwrap();
+    let kernel = xtask::vm::kernel(&work).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = &fs::canonicalize(directory.path()).unwrap();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm");
+    let [module, debug] = xtask::vm::build_module(&kernel, &scripts, directory).unwrap();
+    let operations = "echo create first > /proc/toydir\necho rename first second > /proc/toydir\n";
+    let check = |bug: &str, out: &str| {
+        fs::write(directory.join("bug"), bug).unwrap();
+        let mut command = command(directory, &kernel, operations, out);
+        for (flag, name) in [
+            ("--attach", "attach.sh"),
+            ("--detach", "detach.sh"),
+            ("--list", "list.sh"),
+        ] {
+            command.arg(flag).arg(scripts.join(name));
+        }
+        command.args([
+            "--fs",
+            "none",
+            "--strategy",
+            "prefix",
+            "--file",
+            "bug",
+            "--file",
+        ]);
+        command.arg(&module).arg("--debug-info").arg(&debug);
+        command.output().unwrap()
+    };
+    let found = check("5", "wrong");
+    let report = text(&found);
+    assert_eq!(found.status.code(), Some(1), "{report}");
+    assert!(report.contains("and again in recovery"), "{report}");
+    let wrong = finding(directory, "wrong");
+    let place = &wrong["places"][0];
+    assert_eq!(place["function"], "recover", "{report}");
+    let source = fs::read_to_string(scripts.join("toydir/toydir.c")).unwrap();
+    let line = place["line"].as_u64().unwrap_or_else(|| panic!("{report}"));
+    let line = source.lines().nth(usize::try_from(line).unwrap() - 1);
+    assert_eq!(
+        line.map(str::trim),
+        Some("*slot = journal->image[last];"),
+        "{report}"
+    );
+    assert!(wrong["evidence"]["failure"]["again"].is_object(), "{wrong}");
+
+    let clean = check("0", "right");
+    assert_eq!(clean.status.code(), Some(0), "{}", text(&clean));
+    assert!(
+        text(&clean).contains("the power failed again at"),
+        "{}",
+        text(&clean)
+    );
 }

@@ -1,0 +1,2 @@
+#!/bin/sh
+tool blocks /dev/dm-2 8
