@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned long key_of(long i) { return (unsigned long)i * 2654435761ul % 4294967291ul; }
+static inline unsigned long key_of(long i) { return (unsigned long)i * 2654435761ul % 4294967291ul; }
 
 static PMEMobjpool *create_pool(const char *path, const char *layout, long operations)
 {

@@ -306,8 +306,8 @@ fn chosen() -> anyhow::Result<PathBuf> {
 }
 
 /// Benchmarks that run the binary.
-const BENCHES_OF_BINARY: [&str; 9] = [
-    "record", "check", "failures", "files", "explore", "growth", "eager", "races", "fuzz",
+const BENCHES_OF_BINARY: [&str; 10] = [
+    "record", "size", "check", "failures", "files", "explore", "growth", "eager", "races", "fuzz",
 ];
 
 fn bench(name: Option<&str>, options: &[&str]) -> anyhow::Result<()> {
