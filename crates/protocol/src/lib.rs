@@ -21,8 +21,9 @@
 //!    is given up, the refill function installs a fresh chunk, and the append begins again.
 //! 2. **Describe.** The header is written, then address and value.
 //! 3. **Commit.** Where other threads may store to the same bytes, the [`store_lock`] is taken first, and given back after
-//!    the operation: no handler of the target runs in between. The stamp is written last. It is never zero. That of an operation that may have to
-//!    begin again, a locked one, is [`STAMP_TENTATIVE`] at first.
+//!    the operation: no handler of the target runs in between. The stamp is written last. It is never zero. A thread that is
+//!    alone takes it from [`ThreadBlock::stamp`], so many of its records have the same one, and their places order them. That
+//!    of an operation that may have to begin again, a locked one, is [`STAMP_TENTATIVE`] at first.
 //! 4. **Perform.** The store, flush or fence is executed. Records are written ahead: of each thread
 //!    the newest record (at each signal depth) may be of an operation that has not happened, if
 //!    the thread was killed just then. The runtime turns the record of an operation that faulted

@@ -149,7 +149,11 @@ impl Drain {
         self.processes
             .iter_mut()
             .for_each(|process| process.mappings.forget(done));
-        let active = wrote || freed || self.merge.len_bytes() > 0;
+        // What waits for a thread that is alone does not become ready by waiting.
+        let mut threads = self.threads.iter().flatten();
+        let is_waiting =
+            self.merge.len_bytes() > 0 && !threads.any(TargetThread::may_repeat_stamp);
+        let active = wrote || freed || is_waiting;
         Ok(Progress { active, deserted })
     }
 

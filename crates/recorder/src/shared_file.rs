@@ -518,6 +518,20 @@ impl SharedFile {
         cursor.load(Ordering::Acquire)
     }
 
+    /// Whether the thread in a slot does not read the clock for each record.
+    pub(crate) fn is_alone(&self, index: SlotIndex) -> bool {
+        let block = self.slot(index);
+        // SAFETY: aligned words of the slot. The first one is changed by its thread and others, with single instructions.
+        let (is_shared, stamp) = unsafe {
+            let block = &raw mut (*block).block;
+            (
+                AtomicU32::from_ptr(&raw mut (*block).is_shared),
+                AtomicU64::from_ptr(&raw mut (*block).stamp),
+            )
+        };
+        is_shared.load(Ordering::Acquire) == 0 && stamp.load(Ordering::Relaxed) != 0
+    }
+
     /// How many handlers are active on the thread in a slot.
     pub(crate) fn signal_depth(&self, index: SlotIndex) -> u32 {
         // SAFETY: an aligned word of the slot that its thread changes with single instructions.

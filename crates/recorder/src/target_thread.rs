@@ -60,6 +60,8 @@ pub(crate) struct TargetThread {
     cursor: Option<u64>,
     /// It existed at the last look.
     looked_at: bool,
+    /// It did not read the clock for each record then.
+    is_alone: bool,
     next_sequence: u64,
     /// How much of the chunk with that sequence has been read.
     offset: u64,
@@ -96,6 +98,7 @@ impl TargetThread {
             slot: None,
             cursor: None,
             looked_at: false,
+            is_alone: false,
             next_sequence: 0,
             offset: 0,
             newest: Stamp(0),
@@ -113,6 +116,8 @@ impl TargetThread {
         {
             self.slot = shared.find_slot(number);
         }
+        // Before the cursor: behind which there is nothing that it recorded while it was alone, if it is not any more.
+        self.is_alone = self.slot.is_some_and(|slot| shared.is_alone(slot));
         self.cursor = self.slot.map(|slot| shared.cursor(slot));
         self.looked_at = true;
     }
@@ -168,13 +173,23 @@ impl TargetThread {
             Life::Read | Life::Written => Stamp::MAX,
             _ if !self.looked_at => Stamp(0),
             _ => {
-                let own = if result.complete { before } else { self.newest };
+                // One that is alone may use the newest stamp for long.
+                let own = if result.complete && !self.is_alone {
+                    before
+                } else {
+                    self.newest
+                };
                 self.held
                     .iter()
                     .map(|held| held.bound)
                     .fold(own, Stamp::min)
             }
         }
+    }
+
+    /// Whether records of it can wait, however late it is: the thread may have more with the same stamp.
+    pub(crate) fn may_repeat_stamp(&self) -> bool {
+        self.is_alone && self.life < Life::Read
     }
 
     /// Where its slot is, until it is freed.

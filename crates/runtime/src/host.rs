@@ -21,6 +21,7 @@ use powerfail_protocol::{PROTOCOL_VERSION, chunk};
 use crate::libc::execute;
 use crate::platform::descriptor::{Descriptor, DescriptorCell};
 use crate::platform::sys;
+use crate::record::threads;
 use crate::{fuzz, recovery};
 
 static ATTACHED: AtomicBool = AtomicBool::new(false);
@@ -339,6 +340,7 @@ pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i
         }
     });
     fuzz::has_sent();
+    threads::keep_up_with_host();
     is_sent
 }
 

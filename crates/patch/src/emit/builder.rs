@@ -444,8 +444,29 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// RAX = stamp. Uses RDX.
-    pub(super) fn stamp(&mut self, order: StampOrder) {
+    /// RAX = stamp. Uses RDX. A thread that is alone does not read the clock.
+    pub(super) fn stamp(&mut self) {
+        if self.is_shared {
+            self.read_clock(StampOrder::AfterLoads);
+        } else {
+            self.asm
+                .rm(Code::Mov_r64_rm64, Register::RAX, gs(offset::STAMP));
+        }
+    }
+
+    /// As `stamp`, in code that threads run whether they are alone or not. Changes the flags.
+    pub(super) fn stamp_alone_or_shared(&mut self) {
+        let stamped = self.asm.label();
+        self.asm
+            .rm(Code::Mov_r64_rm64, Register::RAX, gs(offset::STAMP));
+        self.asm.mi(Code::Cmp_rm32_imm8, gs(offset::IS_SHARED), 0);
+        self.asm.jump_if(Condition::Equal, stamped);
+        self.read_clock(self.settings.stamp_order);
+        self.asm.bind(stamped);
+    }
+
+    /// RAX = time. Uses RDX.
+    pub(super) fn read_clock(&mut self, order: StampOrder) {
         if order == StampOrder::AfterLoads {
             self.asm.op0(Code::Lfence);
         }
@@ -454,24 +475,22 @@ impl<'a> Builder<'a> {
         self.asm.rr(Code::Or_r64_rm64, Register::RAX, Register::RDX);
     }
 
-    /// How the stamp of a plain store is ordered: under a lock, behind the taking of it.
-    pub(super) fn stamp_order(&self) -> StampOrder {
-        if self.is_shared {
-            StampOrder::AfterLoads
-        } else {
-            self.settings.stamp_order
-        }
-    }
-
     /// Takes the stamp and commits the record.
     pub(super) fn commit(&mut self) {
-        self.stamp(self.stamp_order());
+        self.stamp();
+        self.write_stamp();
+    }
+
+    /// Writes the stamp in RAX: the record is complete.
+    pub(super) fn write_stamp(&mut self) {
         self.asm
             .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RAX);
     }
 
-    /// The record says from here on that the work was done. Not to be called if the instruction cannot begin again.
-    pub(super) fn is_committed_here(&mut self) {
+    /// From here on until the work is done, the record or a register has something that a handler makes out of date: the
+    /// stamp, or what the memory held. A handler that comes in between lets the instruction begin again. Not to be called
+    /// if it cannot.
+    pub(super) fn commits_from_here(&mut self) {
         if !self.is_shared {
             self.committed_at = Some(self.asm.position());
         }

@@ -13,7 +13,8 @@
 //! - **Locked** operations are a loop around `lock cmpxchg`: what it exchanged is what was recorded,
 //!   and the stamp lies between the load that it confirmed and the exchange, so the order of stamps is
 //!   the order of exchanges (but for an ABA of the location).
-//! - **Stamps** are read before the store: a store cannot be seen before its stamp was taken.
+//! - **Stamps** are read before the store: a store cannot be seen before its stamp was taken. A thread that is alone reads no
+//!   clock: what it records has the stamp that the runtime has left for it, and is ordered by its place.
 //! - **Stores of several threads** to the same bytes have the order of their stamps, because stamp and store are made under
 //!   a lock (`lock.rs`). A trampoline has its body twice, and only that for shared pools takes locks.
 //!

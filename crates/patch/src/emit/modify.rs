@@ -11,7 +11,7 @@
 
 use iced_x86::{Code, Mnemonic, OpKind, Register};
 use powerfail_protocol::{
-    EventKind, FLAG_ADDRESS, Header, STAMP_AT, STAMP_TENTATIVE, ScratchSlot, VALUE_AT,
+    EventKind, FLAG_ADDRESS, Header, STAMP_AT, STAMP_TENTATIVE, ScratchSlot, VALUE_AT, offset,
 };
 
 use super::builder::{Builder, Width, width};
@@ -74,6 +74,9 @@ impl Builder<'_> {
         self.asm.bind(retry);
         self.lock(Extent::Fixed(store.len_bytes));
         self.record_found(header);
+        if !locked {
+            self.commits_from_here();
+        }
         self.asm.rm(moves.load, moves.rax, at(self.address, 0));
         self.asm.save(ScratchSlot::Old, Register::RAX);
         self.asm
@@ -81,7 +84,7 @@ impl Builder<'_> {
         if locked {
             self.tentative_stamp();
         } else {
-            self.stamp(self.stamp_order());
+            self.stamp();
         }
         self.asm.save(ScratchSlot::Stamp, Register::RAX);
         self.run_on_record(changed);
@@ -92,11 +95,7 @@ impl Builder<'_> {
             self.describe_outcome(header);
         }
         self.asm.load(Register::RAX, ScratchSlot::Stamp);
-        self.asm
-            .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RAX);
-        if !locked {
-            self.is_committed_here();
-        }
+        self.write_stamp();
         self.asm
             .rm(moves.load, moves.rdx, at(self.record, VALUE_AT));
         if locked {
@@ -115,10 +114,15 @@ impl Builder<'_> {
         self.leave_with_outputs();
     }
 
-    /// RAX = stamp of a record that may be made anew. Uses RDX and the flags.
+    /// RAX = stamp of a record that may be made anew: always a new one. Uses RDX and the flags.
     fn tentative_stamp(&mut self) {
         const BIT: i32 = STAMP_TENTATIVE.trailing_zeros().cast_signed();
-        self.stamp(StampOrder::AfterLoads);
+        self.read_clock(StampOrder::AfterLoads);
+        if !self.is_shared {
+            // What follows is not earlier.
+            self.asm
+                .mr(Code::Mov_rm64_r64, gs(offset::STAMP), Register::RAX);
+        }
         self.asm.ri(Code::Bts_rm64_imm8, Register::RAX, BIT);
     }
 

@@ -108,7 +108,8 @@ impl Builder<'_> {
     fn record_fence(&mut self, kind: EventKind) {
         self.go_inside();
         self.begin_record(self.header(kind, 0, 0));
-        self.commit();
+        self.stamp_alone_or_shared();
+        self.write_stamp();
         self.set_pending(false);
         self.restore_all();
     }

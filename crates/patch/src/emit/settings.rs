@@ -9,7 +9,7 @@ pub struct EmitterSettings {
     pub window: PoolWindow,
     /// Whether `rdfsbase` can be executed (`AT_HWCAP2`, bit 1).
     pub has_fsgsbase: bool,
-    /// How stamps of plain stores are ordered with earlier loads.
+    /// How stamps of fences are ordered with earlier loads.
     pub stamp_order: StampOrder,
     /// Which locked operations on volatile memory are recorded.
     pub locked_fences: LockedFences,
@@ -39,8 +39,8 @@ impl EmitterSettings {
     }
 }
 
-/// How the stamp of a plain store, flush or fence is ordered with the loads before it. That of a
-/// locked operation on a pool is always ordered.
+/// How the stamp of a fence is ordered with the loads before it. Those of locked operations on a pool, and of stores and
+/// flushes under a lock, are always ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StampOrder {
     /// `rdtsc`: the processor may read the clock while an earlier load still waits for its line. If

@@ -15,7 +15,8 @@ pub struct Trampoline {
     /// one of the patched instruction, with the registers that [`StateMap`] finds (but the x87 stack
     /// is popped before). None if the instruction itself does the work, with all registers its own.
     pub work_at: Option<usize>,
-    /// Offset from which on the record says that the work was done, if it is before the work.
+    /// Offset from which on the record, or what it will say, is out of date after a handler of the target has run, if it is
+    /// before the work.
     pub committed_at: Option<usize>,
     /// If that instruction can be interrupted in the middle: how to finish its work.
     pub repeated_work: Option<RepeatedWork>,

@@ -40,8 +40,8 @@ impl Builder<'_> {
             builder.lock(Extent::Fixed(store.len_bytes));
             builder.switch_to_alias();
             builder.record_found(header);
+            builder.commits_from_here();
             builder.commit();
-            builder.is_committed_here();
             builder.note_non_temporal(store);
             builder.reload_operands();
             builder.on_alias();
@@ -64,8 +64,8 @@ impl Builder<'_> {
             builder.on_record(image_len);
             builder.lock(Extent::Fixed(store.len_bytes));
             builder.switch_to_alias();
+            builder.commits_from_here();
             builder.commit();
-            builder.is_committed_here();
             builder.note_non_temporal(store);
             builder.on_alias();
             builder.unlock(WorkForm::Whole, Register::RAX);

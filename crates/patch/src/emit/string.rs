@@ -77,8 +77,8 @@ impl Builder<'_> {
         }
         self.lock(Extent::Register(SCRATCH));
         self.record_found_piece(element);
+        self.commits_from_here();
         self.commit();
-        self.is_committed_here();
         // From the record to the alias.
         self.load_alias(Register::RDI);
         self.asm

@@ -6,7 +6,7 @@ use powerfail_protocol::{EventKind, Record, SiteId};
 
 use crate::bench::Bench;
 use crate::cases::Case;
-use crate::machine::MEMORY_LEN;
+use crate::machine::{FIRST_STAMP, MEMORY_LEN};
 use crate::random::Random;
 
 /// The site of every record.
@@ -54,6 +54,12 @@ impl Evidence<'_> {
         )
     }
 
+    /// Whether the operation is recorded anew if the memory has changed meanwhile.
+    fn is_tried_again(&self) -> bool {
+        matches!(self.case.site.action, Action::Store(store)
+            if store.kind == EventKind::StoreLocked || store.form == StoreForm::CompareExchangePair)
+    }
+
     /// Checks the records of the patched run.
     pub(crate) fn check(&self, bench: &mut Bench) {
         let what = self.what();
@@ -70,6 +76,7 @@ impl Evidence<'_> {
             bench.machine.turns(),
         );
         let is_shared = bench.machine.block().is_shared != 0;
+        let stamp_after = bench.machine.block().stamp;
         assert_eq!(bench.machine.held_locks(), [], "{what}");
         let records = bench.machine.records();
         // Once, whatever the number of records. An operation that is a fence only because it is locked needs none.
@@ -81,6 +88,12 @@ impl Evidence<'_> {
         assert!(!asks || !is_operation || turns == 1, "{what}");
         for record in &records {
             assert_eq!(record.header.site, site, "{what}");
+            // A thread that is alone reads the clock only for what may have to be recorded again, and is not earlier after it.
+            let is_tried_again = record.address.is_some() && self.is_tried_again();
+            let reads_clock = is_shared || is_tried_again;
+            assert_eq!(record.stamp > FIRST_STAMP, reads_clock, "{what}");
+            let left = if is_shared { FIRST_STAMP } else { record.stamp };
+            assert_eq!(stamp_after, left, "{what}");
             assert_ne!(record.stamp, 0, "{what}");
         }
         if locked_fences == LockedFences::WhenPending {

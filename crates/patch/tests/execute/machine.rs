@@ -52,6 +52,8 @@ const STACK_TABLE_LEN: usize = 0x10_0000;
 const STORE_LOCKS: u64 = 0x7700_0000;
 const CHUNKS: u64 = 0x7800_0000;
 const CHUNK_COUNT: u64 = 2;
+/// What the block says that the time is: long ago.
+pub(crate) const FIRST_STAMP: u64 = 1;
 /// How much of a chunk a run can fill, from its start and up to its end.
 const USED_START_LEN: usize = 0x6000;
 const USED_END_LEN: usize = 0x100;
@@ -276,6 +278,7 @@ impl Machine {
         let block = machine.block();
         block.self_address = BLOCK;
         block.cursor = CHUNKS;
+        block.stamp = FIRST_STAMP;
         block.stack_table = STACK_TABLE + 8;
         block.refill_entry = CODE + STUB_AT as u64;
         block.refill_function = refill as extern "C" fn(*mut ThreadBlock) as usize as u64;
@@ -447,6 +450,7 @@ impl Machine {
         for (at, len) in Self::used_parts() {
             self.memory(at, len).fill(0);
         }
+        self.block().stamp = FIRST_STAMP;
         self.block().cursor = CHUNKS + before_end.map_or(0, |before| chunk::LEN - before);
         self.context().refills = 0;
         self.context().turns = 0;
@@ -580,6 +584,7 @@ impl Machine {
                             stack_table: 0,
                             store_locks,
                             is_shared,
+                            stamp: FIRST_STAMP,
                             refill_entry: Self::stub_address(),
                             refill_function: refill as *const () as u64,
                             slow_stack_top: slow_stack.as_ptr_range().end as u64 / 64 * 64,

@@ -258,6 +258,7 @@ impl Kept {
                 blocked: thread_private::own().map_or(0, |own| (*own).blocked),
             };
             (*block).signal_depth += 1;
+            threads::read_clock(block);
             let (stack, top) = (frame.get(Greg::Rsp), kept.slow_stack_top);
             (*block).slow_stack_top = threads::slow_stack_below(stack, top);
             kept
@@ -270,6 +271,8 @@ impl Kept {
             (*block).signal_depth -= 1;
             (*block).slow_stack_top = self.slow_stack_top;
             (*block).scratch = self.scratch;
+            // What was interrupted continues later than what the handler has recorded.
+            threads::read_clock(block);
             if let Some(own) = thread_private::own() {
                 (*own).blocked = self.blocked;
             }

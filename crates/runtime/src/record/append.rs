@@ -68,7 +68,7 @@ pub(crate) fn append_at(
             at += count;
             left -= count;
         }
-        commit(start);
+        commit(block, start);
     }
     sys::restore_signals(mask);
 }
@@ -95,15 +95,15 @@ unsafe fn describe(block: *mut ThreadBlock, header: Header, address: Option<u64>
 /// Writes the stamp of a record that is complete.
 ///
 /// # Safety
-/// The record is one of the calling thread.
-unsafe fn commit(record: *mut u8) {
+/// The record is one of the calling thread, and the block is its.
+unsafe fn commit(block: *mut ThreadBlock, record: *mut u8) {
     compiler_fence(Ordering::Release);
     // SAFETY: by the contract, a word of the record.
     unsafe {
         record
             .add(STAMP_AT as usize)
             .cast::<u64>()
-            .write_volatile(sys::stamp());
+            .write_volatile(threads::read_clock(block));
     }
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn store_with(
         make(core::slice::from_raw_parts(alias, len), value);
         // The clock is not read before the locks are taken.
         core::arch::x86_64::_mm_lfence();
-        commit(record);
+        commit(block, record);
         write_whole(alias, value);
         if is_shared {
             store_locks::release(block, record as u64);
@@ -228,14 +228,14 @@ pub(crate) fn flush_at(block: *mut ThreadBlock, site: SiteId, kind: EventKind, a
             .write_volatile(found);
         // The clock is not read before the lock is taken.
         core::arch::x86_64::_mm_lfence();
-        commit(record);
+        commit(block, record);
         store_locks::release(block, record as u64);
     }
     sys::restore_signals(mask);
 }
 
 /// Makes the store that a record of the calling thread describes, through the alias, and commits the record.
-pub(crate) fn complete(record: u64) {
+pub(crate) fn complete(block: *mut ThreadBlock, record: u64) {
     // SAFETY: the caller has found the record in a chunk of this thread, described and with its value.
     unsafe {
         let Some((header, at)) = header_at(record) else {
@@ -246,7 +246,7 @@ pub(crate) fn complete(record: u64) {
             return;
         };
         if read.stamp == 0 {
-            commit(at);
+            commit(block, at);
         }
         let address = read.address.unwrap_or_default();
         for (offset, bytes) in read.runs() {
@@ -257,11 +257,11 @@ pub(crate) fn complete(record: u64) {
 }
 
 /// A record of the calling thread is of a store that did not happen.
-pub(crate) fn void(record: u64) {
+pub(crate) fn void(block: *mut ThreadBlock, record: u64) {
     // SAFETY: the caller has found the record in a chunk of this thread.
     unsafe {
         if let Some((header, at)) = header_at(record) {
-            make_void(header, at);
+            make_void(block, header, at);
         }
     }
 }
@@ -278,8 +278,8 @@ unsafe fn header_at(record: u64) -> Option<(Header, *mut u8)> {
 }
 
 /// # Safety
-/// As [`header_at`].
-unsafe fn make_void(header: Header, at: *mut u8) {
+/// As [`header_at`], and the block is that of the calling thread.
+unsafe fn make_void(block: *mut ThreadBlock, header: Header, at: *mut u8) {
     let kind = EventKind::Void;
     // SAFETY: by the contract. Nor will the record be made anew. The header is seen to change first.
     unsafe {
@@ -287,7 +287,7 @@ unsafe fn make_void(header: Header, at: *mut u8) {
         let stamp = at.add(STAMP_AT as usize).cast::<u64>();
         compiler_fence(Ordering::Release);
         match stamp.read() & !STAMP_TENTATIVE {
-            0 => stamp.write_volatile(sys::stamp()),
+            0 => stamp.write_volatile(threads::read_clock(block)),
             taken => stamp.write_volatile(taken),
         }
     }
@@ -344,7 +344,7 @@ fn append_words<const N: usize>(block: *mut ThreadBlock, site: SiteId, words: [u
         }
         record
             .byte_add(STAMP_AT as usize)
-            .write_volatile(sys::stamp());
+            .write_volatile(threads::stamp(block));
     }
 }
 
@@ -382,7 +382,7 @@ pub(crate) fn void_last() {
                 }
             }
             if let Some((at, header)) = last {
-                make_void(header, at as *mut u8);
+                make_void(block, header, at as *mut u8);
             }
         }
     }

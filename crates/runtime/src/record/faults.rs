@@ -12,7 +12,7 @@
 use core::ffi::c_void;
 
 use powerfail_patch::Interruption;
-use powerfail_protocol::ScratchSlot;
+use powerfail_protocol::{ScratchSlot, ThreadBlock};
 
 use crate::host;
 use crate::libc::{early, raw_calls, signal_actions};
@@ -210,7 +210,7 @@ pub(crate) fn leave_store(frame: &Frame) {
         return;
     };
     let Some(record) = store_locks::held_record(block) else {
-        return leave_unlocked_store(frame);
+        return leave_unlocked_store(block, frame);
     };
     let at = frame.get(Greg::Rip);
     let found = SITES.with(|sites| sites.as_ref()?.locked_work_at(at));
@@ -221,20 +221,20 @@ pub(crate) fn leave_store(frame: &Frame) {
     let has_zero_flag = frame.get(Greg::Flags) & ZERO_FLAG != 0;
     match work.interrupted_at((at - start) as usize, has_zero_flag) {
         Interruption::Undo => return undo_trampoline(frame),
-        Interruption::Complete => append::complete(record),
+        Interruption::Complete => append::complete(block, record),
         Interruption::Done => {}
     }
     store_locks::release(block, record);
     frame.set(Greg::Rip, start + work.released_at as u64);
 }
 
-/// A store without a lock whose record already says that it was made. A repeated one may have been made in part, and is
-/// completed; any other has not been made, and begins again.
-fn leave_unlocked_store(frame: &Frame) {
+/// A store without a lock whose record already says that it was made, or is about to say what it was before the handler. A
+/// repeated one may have been made in part, and is completed; any other has not been made, and begins again.
+fn leave_unlocked_store(block: *mut ThreadBlock, frame: &Frame) {
     let at = frame.get(Greg::Rip);
     let repeated = SITES.with(|sites| sites.as_ref()?.repeated_work_at(at));
     if let Some((start, work)) = repeated {
-        append::complete(frame.register(work.record));
+        append::complete(block, frame.register(work.record));
         frame.set(Greg::Rip, start + work.done_at as u64);
     } else if SITES.with(|sites| sites.as_ref().is_some_and(|sites| sites.is_committed(at))) {
         undo_trampoline(frame);
@@ -254,7 +254,7 @@ fn undo_trampoline(frame: &Frame) {
             return;
         };
         if let Some(record) = store_locks::held_record(block) {
-            append::void(record);
+            append::void(block, record);
             store_locks::release(block, record);
         } else if sites.is_committed(at) || sites.is_at_work(at) {
             append::void_last();

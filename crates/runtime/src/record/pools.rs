@@ -688,8 +688,11 @@ fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
     loop {
         match slot.reply.load(Ordering::Acquire) {
             0 => sys::futex_wait(&slot.reply, 0),
-            reply if reply == Reply::Record as u32 => return Reply::Record,
-            _ => return Reply::Ignore,
+            reply => {
+                threads::keep_up_with_host();
+                let is_pool = reply == Reply::Record as u32;
+                return if is_pool { Reply::Record } else { Reply::Ignore };
+            }
         }
     }
 }

@@ -203,6 +203,7 @@ fn new_block(address: u64, private: u64, thread_index: u32) -> ThreadBlock {
         stack_table: private + TABLE_AT,
         store_locks: store_locks::TABLE_ADDRESS,
         is_shared: store_locks::are_used().into(),
+        stamp: sys::stamp(),
         scratch: [0; powerfail_protocol::SCRATCH_SLOTS],
     }
 }
@@ -410,8 +411,43 @@ extern "C" fn refill(block: *mut ThreadBlock) {
             retire((*block).cursor);
             (*block).cursor = take_chunk((*block).thread_index);
         }
+        read_clock(block);
     }
     sys::restore_signals(mask);
+}
+
+/// The stamp of a record that the calling thread makes, now or since something else happened than that it made records.
+///
+/// # Safety
+/// The block is that of the calling thread.
+pub(crate) unsafe fn stamp(block: *mut ThreadBlock) -> u64 {
+    // SAFETY: by the contract. Another process may change the first word.
+    unsafe {
+        if (&raw const (*block).is_shared).read_volatile() != 0 {
+            sys::stamp()
+        } else {
+            (&raw const (*block).stamp).read_volatile()
+        }
+    }
+}
+
+/// Reads the clock: what the calling thread records from now on is not earlier.
+///
+/// # Safety
+/// The block is that of the calling thread.
+pub(crate) unsafe fn read_clock(block: *mut ThreadBlock) -> u64 {
+    let now = sys::stamp();
+    // SAFETY: by the contract.
+    unsafe { (&raw mut (*block).stamp).write_volatile(now) };
+    now
+}
+
+/// The host has done something for the calling thread: what the thread records from now on is not earlier.
+pub(crate) fn keep_up_with_host() {
+    if let Some(block) = block() {
+        // SAFETY: the block is this thread's.
+        unsafe { read_clock(block) };
+    }
 }
 
 /// Where the stack of the calling thread ends, if a stack pointer lies in it; else nothing above the
@@ -464,6 +500,7 @@ pub(crate) unsafe fn ensure_room(block: *mut ThreadBlock, len: u64) {
         if chunk::overflows((*block).cursor + len - 1) {
             retire((*block).cursor);
             (*block).cursor = take_chunk((*block).thread_index);
+            read_clock(block);
         }
     }
 }

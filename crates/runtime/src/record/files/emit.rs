@@ -43,7 +43,7 @@ pub(super) fn append_parts(event: FileEvent<'_>, more: &[&[u8]]) {
             core::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
             at = at.add(part.len());
         }
-        commit(record);
+        commit(block, record);
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) unsafe fn append_write(event: FileEvent<'_>, parts: &[Part], len: u64
             let record = reserve(block, stack, WORDS_LEN + count);
             let at = put_words(record, words);
             source.copy(at, count);
-            commit(record);
+            commit(block, record);
         }
         left -= count as u64;
         words[0] = FileCode::Continued as u64;
@@ -158,13 +158,13 @@ unsafe fn put_words(record: *mut u8, words: [u64; 6]) -> *mut u8 {
 /// Writes the stamp of a record that is complete.
 ///
 /// # Safety
-/// The record is one of the calling thread.
-unsafe fn commit(record: *mut u8) {
+/// The record is one of the calling thread, and the block is its.
+unsafe fn commit(block: *mut ThreadBlock, record: *mut u8) {
     compiler_fence(Ordering::Release);
     // SAFETY: by the contract, a word of the record.
     unsafe {
         let stamp = record.add(STAMP_AT as usize).cast::<u64>();
-        stamp.write_volatile(sys::stamp());
+        stamp.write_volatile(threads::read_clock(block));
     }
 }
 
@@ -187,7 +187,7 @@ pub(super) fn append_content(event: FileEvent<'_>, fd: i32, offset: u64, len: u6
             if !read_all(own, at, place, count) {
                 host::fatal("a file that the target has written cannot be read");
             }
-            commit(record);
+            commit(block, record);
         }
         at += count as u64;
         words[0] = FileCode::Continued as u64;

@@ -44,7 +44,8 @@ impl Sites {
             .is_some_and(|inside| inside.entry.work_at == Some(inside.offset))
     }
 
-    /// Whether the record already says that the store was made, which was not made, and the instruction can begin again.
+    /// Whether a handler would make out of date what the record says or is about to say, of a store that was not made, and the
+    /// instruction can begin again.
     pub(crate) fn is_committed(&self, address: u64) -> bool {
         let Some(Inside { offset, entry, .. }) = self.inside(address) else {
             return false;
