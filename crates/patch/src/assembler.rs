@@ -7,7 +7,7 @@
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 use powerfail_protocol::ScratchSlot;
 
-use crate::emit::{EmitError, StateMap};
+use crate::emit::{EmitError, StateMap, WaysOut};
 
 const MAX_LABELS: usize = 64;
 const MAX_FIXUPS: usize = 96;
@@ -34,7 +34,16 @@ pub(crate) struct Assembler<'e> {
     fixups: [(usize, Label); MAX_FIXUPS],
     fixup_count: usize,
     states: StateMap,
+    /// What depends on where the code lies.
+    ways_out: WaysOut,
     error: Option<EmitError>,
+}
+
+/// Code that is complete.
+pub(crate) struct Assembled {
+    pub(crate) len_bytes: usize,
+    pub(crate) states: StateMap,
+    pub(crate) ways_out: WaysOut,
 }
 
 /// `[register + displacement]`.
@@ -80,6 +89,7 @@ impl<'e> Assembler<'e> {
             fixups: [(0, Label(0)); MAX_FIXUPS],
             fixup_count: 0,
             states: StateMap::default(),
+            ways_out: WaysOut::default(),
             error: None,
         }
     }
@@ -90,6 +100,9 @@ impl<'e> Assembler<'e> {
 
     /// Appends an instruction.
     pub(crate) fn op(&mut self, instruction: Instruction) {
+        if instruction.is_ip_rel_memory_operand() || instruction.near_branch_target() != 0 {
+            self.ways_out.add_unknown();
+        }
         match self
             .encoder
             .encode(&instruction, self.base.wrapping_add(self.len as u64))
@@ -292,6 +305,7 @@ impl<'e> Assembler<'e> {
         let from = self.base.wrapping_add(self.len as u64 + 5);
         if let Ok(displacement) = i32::try_from(target.wrapping_sub(from).cast_signed()) {
             self.raw(&[0xe9]);
+            self.ways_out.add(self.len);
             self.raw(&displacement.to_le_bytes());
         } else {
             self.fail(EmitError::OutOfReach);
@@ -304,7 +318,7 @@ impl<'e> Assembler<'e> {
     }
 
     /// Resolves the labels and copies the code out.
-    pub(crate) fn finish(self, out: &mut [u8]) -> Result<(usize, StateMap), EmitError> {
+    pub(crate) fn finish(self, out: &mut [u8]) -> Result<Assembled, EmitError> {
         let mut code = self.encoder.take_buffer();
         let result = self.error.map_or(Ok(()), Err).and_then(|()| {
             for (position, label) in &self.fixups[..self.fixup_count] {
@@ -314,7 +328,11 @@ impl<'e> Assembler<'e> {
             }
             let out = out.get_mut(..self.len).ok_or(EmitError::TooLong)?;
             out.copy_from_slice(&code);
-            Ok((self.len, self.states))
+            Ok(Assembled {
+                len_bytes: self.len,
+                states: self.states,
+                ways_out: self.ways_out,
+            })
         });
         code.clear();
         self.encoder.set_buffer(code);

@@ -36,7 +36,7 @@ pub use emit::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter,
     EmitterSettings, Interruption, LOADS_MOVE, LockedFences, LockedWork, MAX_ACCESS_LEN,
     MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, RepeatedWork, STORES_MOVE, StampOrder, StateMap,
-    Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes, WorkForm,
+    Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes, WaysOut, WorkForm,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

@@ -15,6 +15,9 @@ pub const FUNCTION: u64 = 8 << 60;
 /// How many lines can be told apart in the file of such a function.
 pub const FUNCTION_LINES: u64 = 1 << 20;
 
+/// How many words say what is to be known of an instruction: see [`MessageKind::Site`].
+pub const SITE_WORDS: usize = 4;
+
 /// The beginning of every message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +60,19 @@ impl MessageHeader {
     }
 }
 
+/// The instructions that a message is about: see [`MessageKind::Site`].
+pub fn sites_of(words: [u64; 5], text: &[u8]) -> impl Iterator<Item = [u64; SITE_WORDS]> {
+    let [id, address, len_bytes, tactic, _] = words;
+    let further = text.chunks_exact(8 * SITE_WORDS).map(|site| {
+        let mut words = [0; SITE_WORDS];
+        for (word, bytes) in words.iter_mut().zip(site.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        words
+    });
+    core::iter::once([id, address, len_bytes, tactic]).chain(further)
+}
+
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -72,7 +88,8 @@ pub enum MessageKind {
     /// build-id, function, path. With a name, it is a function of a program that an interpreter executes: its path is that
     /// of the source, and its offsets are lines ([`FUNCTION`]).
     Module = 4,
-    /// An instruction that can append records: site, address, length, [`SiteTactic`] as a number.
+    /// An instruction that can append records: site, address, length, [`SiteTactic`] as a number. Text: the same of further
+    /// ones, [`SITE_WORDS`] words each.
     Site = 5,
     /// A file is about to be mapped as a pool: address in the window, length, offset in the file,
     /// slot of the thread. The descriptor of the file comes with the message (`SCM_RIGHTS`). Text:
@@ -157,7 +174,18 @@ pub enum SiteTactic {
 
 #[cfg(test)]
 mod tests {
-    use super::{MessageHeader, MessageKind};
+    use super::{MessageHeader, MessageKind, sites_of};
+
+    #[test]
+    fn one_message_is_about_many_sites() {
+        let further = [5u64, 6, 7, 8, 9, 10, 11, 12].map(u64::to_le_bytes);
+        let mut sites = sites_of([1, 2, 3, 4, 0], further.as_flattened());
+        assert_eq!(sites.next(), Some([1, 2, 3, 4]));
+        assert_eq!(sites.next(), Some([5, 6, 7, 8]));
+        assert_eq!(sites.next(), Some([9, 10, 11, 12]));
+        assert_eq!(sites.next(), None);
+        assert_eq!(sites_of([1, 2, 3, 4, 0], &[0; 31]).count(), 1);
+    }
 
     #[test]
     fn headers_survive_their_bytes() {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use powerfail_model::ThreadIndex;
-use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::message::{MessageKind, sites_of};
 use powerfail_protocol::shared::{Reply, SLOTS_MAX};
 use powerfail_protocol::{PROTOCOL_VERSION, SiteId};
 use powerfail_trace::{Module, ModuleIndex, Thread};
@@ -151,8 +151,7 @@ impl Drain {
             .for_each(|process| process.mappings.forget(done));
         // What waits for a thread that is alone does not become ready by waiting.
         let mut threads = self.threads.iter().flatten();
-        let is_waiting =
-            self.merge.len_bytes() > 0 && !threads.any(TargetThread::may_repeat_stamp);
+        let is_waiting = self.merge.len_bytes() > 0 && !threads.any(TargetThread::may_repeat_stamp);
         let active = wrote || freed || is_waiting;
         Ok(Progress { active, deserted })
     }
@@ -448,15 +447,7 @@ impl Drain {
             }
             Some(MessageKind::Module) => self.module(sender, message),
             Some(MessageKind::Site) => {
-                let [id, address, _, tactic, _] = message.words;
-                let process = self.processes.of(sender);
-                let frame = self.processes.get(process).frame(address);
-                match (u32::try_from(id), tactic_from_number(tactic)) {
-                    (Ok(id), Some(tactic)) => self.output.sites.define(SiteId(id), frame, tactic),
-                    _ => {
-                        self.warn("a message of the target about an instruction is invalid".into());
-                    }
-                }
+                self.sites(sender, &message);
                 Ok(())
             }
             Some(MessageKind::Stack) => {
@@ -519,6 +510,18 @@ impl Drain {
             None => {
                 self.warn("a message of the target has an unknown kind".into());
                 Ok(())
+            }
+        }
+    }
+
+    /// Instructions that can append records.
+    fn sites(&mut self, sender: Pid, message: &Message) {
+        let process = self.processes.of(sender);
+        for [id, address, _, tactic] in sites_of(message.words, &message.text) {
+            let frame = self.processes.get(process).frame(address);
+            match (u32::try_from(id), tactic_from_number(tactic)) {
+                (Ok(id), Some(tactic)) => self.output.sites.define(SiteId(id), frame, tactic),
+                _ => self.warn("a message of the target about an instruction is invalid".into()),
             }
         }
     }

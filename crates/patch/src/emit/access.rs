@@ -219,7 +219,7 @@ impl AccessEmitter {
         }
         body.place_constants();
         let scratch = body.access.scratch.number() as u8;
-        let (len_bytes, _) = body.asm.finish(out)?;
+        let len_bytes = body.asm.finish(out)?.len_bytes;
         Ok(AccessTrampoline {
             len_bytes,
             moved_at,
@@ -250,7 +250,7 @@ impl AccessEmitter {
         };
         let trampoline = body.string(form, code);
         body.place_constants();
-        let (len_bytes, _) = body.asm.finish(out)?;
+        let len_bytes = body.asm.finish(out)?.len_bytes;
         Ok(AccessTrampoline {
             len_bytes,
             ..trampoline

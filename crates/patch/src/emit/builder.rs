@@ -179,11 +179,12 @@ impl<'a> Builder<'a> {
         }
         let (error, work_at, locked_work) = (self.error, self.work_at, self.locked_work);
         let (committed_at, repeated_work) = (self.committed_at, self.repeated_work);
-        let (len_bytes, states) = self.asm.finish(out)?;
+        let assembled = self.asm.finish(out)?;
         error.map_or(
             Ok(Trampoline {
-                len_bytes,
-                states,
+                len_bytes: assembled.len_bytes,
+                states: assembled.states,
+                ways_out: assembled.ways_out,
                 work_at,
                 committed_at,
                 repeated_work,

@@ -49,7 +49,7 @@ pub use access::{
     STORES_MOVE, UNREAD_SHIFT,
 };
 pub use settings::{EmitterSettings, LockedFences, StampOrder, Turns, VolatileFlushes};
-pub use state::{Interruption, LockedWork, RepeatedWork, StateMap, Trampoline, WorkForm};
+pub use state::{Interruption, LockedWork, RepeatedWork, StateMap, Trampoline, WaysOut, WorkForm};
 
 use crate::assembler::Assembler;
 use crate::classify::{Action, Means, Site, StoreForm};
@@ -167,6 +167,6 @@ impl Emitter {
     ) -> Result<usize, EmitError> {
         let mut assembler = Assembler::new(&mut self.encoder, at);
         stub::body(&mut assembler, xsave_len_bytes);
-        Ok(assembler.finish(out)?.0)
+        Ok(assembler.finish(out)?.len_bytes)
     }
 }

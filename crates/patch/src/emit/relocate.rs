@@ -41,5 +41,5 @@ pub(super) fn emit(
     let mut assembler = Assembler::new(encoder, at);
     body(&mut assembler, instruction);
     assembler.jump_to(instruction.next_ip());
-    Ok(assembler.finish(out)?.0)
+    Ok(assembler.finish(out)?.len_bytes)
 }

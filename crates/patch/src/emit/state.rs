@@ -22,6 +22,59 @@ pub struct Trampoline {
     pub repeated_work: Option<RepeatedWork>,
     /// The same for pools that are shared.
     pub locked_work: Option<LockedWork>,
+    /// What depends on where it lies.
+    pub ways_out: WaysOut,
+}
+
+const MAX_WAYS_OUT: usize = 8;
+
+/// What depends on where code lies: displacements of jumps to code outside, of four bytes each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WaysOut {
+    offsets: [u16; MAX_WAYS_OUT],
+    count: usize,
+    /// Something else depends on it, too.
+    is_incomplete: bool,
+}
+
+impl WaysOut {
+    pub(crate) fn add(&mut self, offset: usize) {
+        match self.offsets.get_mut(self.count) {
+            Some(place) => {
+                *place = offset as u16;
+                self.count += 1;
+            }
+            None => self.is_incomplete = true,
+        }
+    }
+
+    pub(crate) fn add_unknown(&mut self) {
+        self.is_incomplete = true;
+    }
+
+    /// Lets code that was emitted for one address run at another one. Whether that is possible: if not, the code is
+    /// unchanged, and must be emitted anew.
+    pub fn move_code(&self, code: &mut [u8], from: u64, to: u64) -> bool {
+        let mut moved = [[0; 4]; MAX_WAYS_OUT];
+        if self.is_incomplete {
+            return false;
+        }
+        let offsets = || self.offsets[..self.count].iter().map(|at| usize::from(*at));
+        for (at, moved) in offsets().zip(&mut moved) {
+            let Some(displacement) = code.get(at..at + 4).and_then(|it| it.try_into().ok()) else {
+                return false;
+            };
+            let target = from.wrapping_add_signed(i64::from(i32::from_le_bytes(displacement)));
+            let Ok(displacement) = i32::try_from(target.wrapping_sub(to).cast_signed()) else {
+                return false;
+            };
+            *moved = displacement.to_le_bytes();
+        }
+        for (at, moved) in offsets().zip(moved) {
+            code[at..at + 4].copy_from_slice(&moved);
+        }
+        true
+    }
 }
 
 /// Work that is done by an instruction that can be interrupted in the middle, without a lock.

@@ -60,6 +60,16 @@ impl Evidence<'_> {
             if store.kind == EventKind::StoreLocked || store.form == StoreForm::CompareExchangePair)
     }
 
+    /// A thread that is alone reads the clock only for what may have to be recorded again, and is not earlier after it.
+    fn check_stamp(&self, record: &Record<'_>, is_shared: bool, stamp_after: u64) {
+        let what = self.what();
+        let is_tried_again = record.address.is_some() && self.is_tried_again();
+        let reads_clock = is_shared || is_tried_again;
+        assert_eq!(record.stamp > FIRST_STAMP, reads_clock, "{what}");
+        let left = if is_shared { FIRST_STAMP } else { record.stamp };
+        assert_eq!(stamp_after, left, "{what}");
+    }
+
     /// Checks the records of the patched run.
     pub(crate) fn check(&self, bench: &mut Bench) {
         let what = self.what();
@@ -88,12 +98,7 @@ impl Evidence<'_> {
         assert!(!asks || !is_operation || turns == 1, "{what}");
         for record in &records {
             assert_eq!(record.header.site, site, "{what}");
-            // A thread that is alone reads the clock only for what may have to be recorded again, and is not earlier after it.
-            let is_tried_again = record.address.is_some() && self.is_tried_again();
-            let reads_clock = is_shared || is_tried_again;
-            assert_eq!(record.stamp > FIRST_STAMP, reads_clock, "{what}");
-            let left = if is_shared { FIRST_STAMP } else { record.stamp };
-            assert_eq!(stamp_after, left, "{what}");
+            self.check_stamp(record, is_shared, stamp_after);
             assert_ne!(record.stamp, 0, "{what}");
         }
         if locked_fences == LockedFences::WhenPending {

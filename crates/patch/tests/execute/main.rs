@@ -11,6 +11,7 @@ mod instances;
 mod loads;
 mod locks;
 mod machine;
+mod moved;
 mod patched;
 mod race;
 mod random;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_protocol::chunk;
 use powerfail_protocol::fuzz::{ARGUMENTS_AT, Area, ForkOrder, ForkServer, Phase, flag};
-use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::message::{MessageKind, sites_of};
 use powerfail_protocol::shared::{CHUNKS_ADDRESS, ListenerName, SLOTS_MAX, chunk_of};
 use powerfail_protocol::{PROTOCOL_VERSION, Records};
 use rustix::process::{Pid, Signal};
@@ -273,7 +273,11 @@ impl Session {
                 let path = message.text.get(path_at..).unwrap_or_default();
                 self.places.load(first, second, path);
             }
-            Some(MessageKind::Site) => self.places.define(first, std::iter::once(second)),
+            Some(MessageKind::Site) => {
+                for [id, address, ..] in sites_of(message.words, &message.text) {
+                    self.places.define(id, std::iter::once(address));
+                }
+            }
             Some(MessageKind::Stack) => {
                 let callers = message.text.chunks_exact(8).map(|word| {
                     let mut bytes = [0; 8];

@@ -691,7 +691,11 @@ fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
             reply => {
                 threads::keep_up_with_host();
                 let is_pool = reply == Reply::Record as u32;
-                return if is_pool { Reply::Record } else { Reply::Ignore };
+                return if is_pool {
+                    Reply::Record
+                } else {
+                    Reply::Ignore
+                };
             }
         }
     }

@@ -6,6 +6,7 @@
 //! are read.
 #![allow(unsafe_code, reason = "reads the code of the target")]
 
+mod announced;
 mod interrupted;
 mod system_calls;
 mod waiting;
@@ -17,12 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use powerfail_patch::tactic::{CodeView, Plan, Tactic, Targets};
 use powerfail_patch::{
     Action, EmitError, Emitter, EmitterSettings, LockedWork, MAX_INSTRUCTION_LEN, MAX_SITE_LEN,
-    MAX_TRAMPOLINE_LEN, Means, Redirected, RepeatedWork, Site, StateMap, Turns, VolatileFlushes,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, RepeatedWork, Site, StateMap, Trampoline, Turns,
+    VolatileFlushes,
 };
 use powerfail_protocol::SiteId;
-use powerfail_protocol::message::{MessageKind, SiteTactic};
+use powerfail_protocol::message::SiteTactic;
 use powerfail_protocol::shared::Mode;
 
+use self::announced::AnnouncedSites;
 use self::system_calls::{SYSCALL, may_have_system_calls};
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
@@ -74,6 +77,7 @@ pub(crate) struct Sites {
     emulated: EmulatedSites,
     /// Loads that are to be patched, because threads are scheduled at them.
     loads: BTreeSet<u64>,
+    announced: AnnouncedSites,
 }
 
 struct Entry {
@@ -193,6 +197,7 @@ impl Sites {
             waiting: BTreeMap::new(),
             emulated: EmulatedSites::default(),
             loads: BTreeSet::new(),
+            announced: AnnouncedSites::default(),
         }
     }
 
@@ -325,11 +330,12 @@ impl Sites {
             // SAFETY: functions of loaded modules are readable.
             let bytes = unsafe { code::view(function.start, function.end - function.start) };
             let is_starter = (function.start..function.end).contains(&self.thread_starter);
-            if is_starter || !may_have_silent_sites(bytes) {
+            let silent_end = silent_sites_end(bytes);
+            if is_starter || silent_end == 0 {
                 continue;
             }
             let restored = self.without_breakpoints(function, bytes);
-            let bytes = restored.as_deref().unwrap_or(bytes);
+            let bytes = &restored.as_deref().unwrap_or(bytes)[..silent_end];
             self.patcher
                 .classifier
                 .scan(bytes, function.start, |scanned| {
@@ -562,8 +568,7 @@ impl Sites {
         }
         let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
         let (len, tactic) = (site.len_bytes() as u64, SiteTactic::Trap as u64);
-        let words = [id.0.into(), address, len, tactic, 0];
-        host::send(MessageKind::Site, words, &[], None);
+        self.announced.add([id.0.into(), address, len, tactic]);
         let emulated = Emulated {
             site: address,
             id,
@@ -605,6 +610,8 @@ impl Sites {
         } else {
             Jump::Never
         };
+        // It is asked for twice: for its length, and then for its place. The code of the first time is still there then.
+        let mut first: Option<(u64, Trampoline)> = None;
         let settled = self
             .prepare(
                 site,
@@ -612,7 +619,14 @@ impl Sites {
                 jump,
                 depth,
                 |emitter, at, out: &mut [u8; MAX_TRAMPOLINE_LEN]| {
-                    let trampoline = emitter.emit(site, id, at, flags_dead, out)?;
+                    let known = first.filter(|(from, it)| {
+                        it.ways_out.move_code(&mut out[..it.len_bytes], *from, at)
+                    });
+                    let trampoline = match known {
+                        Some((_, trampoline)) => trampoline,
+                        None => emitter.emit(site, id, at, flags_dead, out)?,
+                    };
+                    first = Some((at, trampoline));
                     Ok((trampoline.len_bytes, trampoline))
                 },
             )
@@ -621,8 +635,7 @@ impl Sites {
         // Nothing of a load is recorded.
         if site.action != Action::Load {
             let (len, tactic) = (site.len_bytes() as u64, tactic_of(plan.as_ref()) as u64);
-            let words = [id.0.into(), address, len, tactic, 0];
-            host::send(MessageKind::Site, words, &[], None);
+            self.announced.add([id.0.into(), address, len, tactic]);
         }
         let patched_byte = match plan {
             Some(plan) => {
@@ -810,6 +823,18 @@ pub(crate) fn may_have_silent_sites(bytes: &[u8]) -> bool {
             second < 0x50 || second & 0xfc == 0x64 || second & 0xf8 == 0x80 || second >= 0xf2;
         is_exchange || is_flush_or_fence || is_request || first == 0xf0 && is_lockable
     })
+}
+
+/// Behind this there is no flush, fence, locked operation or client request in these bytes. Zero: there is none.
+fn silent_sites_end(bytes: &[u8]) -> usize {
+    const BLOCK_LEN: usize = 128;
+    let starts = (0..bytes.len()).step_by(BLOCK_LEN);
+    let with_one = starts.rev().find(|start| {
+        // What begins at the end of a block is told by the byte behind.
+        let end = bytes.len().min(start + BLOCK_LEN + 1);
+        may_have_silent_sites(&bytes[*start..end])
+    });
+    with_one.map_or(0, |start| bytes.len().min(start + BLOCK_LEN + MAX_SITE_LEN))
 }
 
 /// What `xsave` of all enabled components takes.

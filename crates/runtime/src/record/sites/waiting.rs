@@ -28,7 +28,7 @@ use super::{Sites, check_means};
 use crate::patching::code;
 use crate::patching::modules::LoadedModule;
 use crate::patching::patcher::Patching;
-use crate::record::schedule;
+use crate::record::{schedule, threads};
 use crate::{fuzz, host};
 
 /// How far from a site an instruction can make room for its jump: what a short jump reaches, and some.
@@ -46,6 +46,9 @@ impl Sites {
         }
         let mut refused = 0;
         let mut waiting = Vec::new();
+        if !threads::has_company() {
+            self.announced.begin_gathering();
+        }
         code::change_much(|| {
             for site in silent {
                 if self.entries.contains_key(&site.address()) {
@@ -61,6 +64,7 @@ impl Sites {
             waiting.sort_unstable();
             code::put_breakpoints(&waiting);
         });
+        self.announced.end_gathering();
         if refused > 0 {
             warn_of_refused();
         }
