@@ -1,4 +1,4 @@
-//! The table of lines of a Python function: CPython 3.11 and later, `Objects/locations.md` of its sources.
+//! The table of lines of a Python function: `CPython` 3.11 and later, `Objects/locations.md` of its sources.
 //!
 //! It has entries for up to eight units of two bytes each: the kind of the entry and how many units, then, depending on the
 //! kind, the difference from the line before, and columns, which are skipped.
@@ -19,14 +19,14 @@ pub fn python_line(table: &[u8], executed: u64, first_line: u32) -> u32 {
         match code {
             NO_LINE => {}
             LONG | NO_COLUMNS => {
-                line += signed(&mut rest);
+                line = line.wrapping_add(signed(&mut rest));
                 let others = if code == LONG { 3 } else { 0 };
                 for _ in 0..others {
                     unsigned(&mut rest);
                 }
             }
             10..=12 => {
-                line += i64::from(code - 10);
+                line = line.wrapping_add(i64::from(code - 10));
                 rest.nth(1);
             }
             _ => {
@@ -60,7 +60,7 @@ fn unsigned(bytes: &mut impl Iterator<Item = u8>) -> u64 {
 /// The same with the sign in the lowest bit.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> i64 {
     let number = unsigned(bytes);
-    let size = (number >> 1) as i64;
+    let size = (number >> 1).cast_signed();
     if number & 1 == 0 { size } else { -size }
 }
 

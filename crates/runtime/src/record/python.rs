@@ -1,9 +1,9 @@
 //! The lines of a Python program on a call stack, in place of the functions of its interpreter.
 //!
-//! CPython keeps its own call stack in memory. From the state of the thread, a chain leads over the calls of the
+//! `CPython` keeps its own call stack in memory. From the state of the thread, a chain leads over the calls of the
 //! interpreter's loop, each of which has a record in its C stack frame, to the frames of the Python functions that it
 //! executes, and from a frame to its code: file, function, and a table from instructions to lines. Nothing is called:
-//! everything is read, and only if it is mapped. The layout is that of CPython 3.11; other versions are left alone.
+//! everything is read, and only if it is mapped. The layout is that of `CPython` 3.11; other versions are left alone.
 //!
 //! A Python function is shown to the host as a module whose offsets are lines. Its address is made of a hash of its
 //! name, so that it is the same in every process and every run ([`FUNCTION`]).
@@ -23,7 +23,7 @@ use crate::host;
 use crate::patching::modules::LoadedModule;
 use crate::platform::sys;
 
-/// The version of CPython whose layout is known: major and minor.
+/// The version of `CPython` whose layout is known: major and minor.
 const VERSION: u64 = 0x030b;
 
 /// No more frames are read.
@@ -195,7 +195,7 @@ impl PythonStack {
         let name_len = text.len();
         text.extend(string(read[CODE_FILE])?);
         let number = hash(&text, name_len) % (1 << 40);
-        let address = FUNCTION | number * FUNCTION_LINES;
+        let address = FUNCTION | (number * FUNCTION_LINES);
         if !self.known.contains(&address) {
             self.new.push(Function {
                 address,
