@@ -145,7 +145,7 @@ impl Bench {
             let printed = run(&mut crash);
             let (report, times) = printed.trim_end().rsplit_once('\n').expect("times");
             let report: Value = serde_json::from_str(report).expect("a report");
-            let seconds = times.split_whitespace().map(|it| it.parse::<f64>());
+            let seconds = times.split_whitespace().map(str::parse::<f64>);
             let seconds: f64 = seconds.map(|it| it.expect("a time")).sum();
             let runs = report["totals"]["recovery_runs"].as_u64();
             (1000.0 * seconds, runs.expect("a number"))

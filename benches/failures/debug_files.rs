@@ -27,7 +27,7 @@ impl DebugFiles {
     /// Those that were opened since, and how often.
     pub(crate) fn opened(&self) -> BTreeMap<String, u32> {
         let mut opened = BTreeMap::new();
-        let mut buffer = [MaybeUninit::uninit(); 64 << 10];
+        let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
         let mut reader = Reader::new(&self.0, &mut buffer);
         loop {
             match reader.next() {

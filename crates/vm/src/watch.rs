@@ -249,9 +249,8 @@ impl Worker {
                     match record.address.and_then(|at| at.checked_sub(marks)) {
                         Some(BEGIN_AT) => is_recovering = true,
                         Some(END_AT) => is_recovering = false,
-                        Some(_) => {}
                         None if is_recovering => steps.push(self.step(&guest, &record)),
-                        None => {}
+                        Some(_) | None => {}
                     }
                 }
                 LogFrame::UnknownFlush { .. } | LogFrame::Load { .. } => {}

@@ -170,9 +170,7 @@ fn fewer_and_shorter_test_cases() {
         .ends_with(CLEAN);
     assert!(run.stdout.contains("minimised from "), "{}", run.stdout);
     let after = cases(&folder);
-    let old = after
-        .iter()
-        .find(|case| case["number"].to_string() == number);
+    let old = after.iter().find(|case| case["number"] == long["number"]);
     let old = old.unwrap_or_else(|| panic!("test case {number} stays on disk"));
     // The campaign may have found the smaller one itself: then it is not added again.
     let replacement = old["retired"]["shortened"]["to"].as_u64();
