@@ -18,9 +18,9 @@ struct Blamed {
     file: Option<String>,
     line: Option<u32>,
     function: Option<String>,
-    /// Where there is no line: the module. One function is one place then.
+    /// Where there is no line: the module.
     module: Option<String>,
-    /// Where there is no function either: the address in the module.
+    /// Where there is no line: see [`code_of`].
     code: Option<String>,
 }
 
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn without_lines_a_function_is_one_place() {
+    fn without_lines_the_stores_of_a_function_are_one_place() {
         let copied = |function: &str, offset| {
             let mut place = SourcePlace::new(Role::Store);
             place.module = Some("toydir".into());

@@ -18,8 +18,7 @@ use crate::remedy::Remedy;
 /// How many bytes of a store are shown.
 const BYTES_SHOWN: usize = 32;
 
-/// What names a line of code, also where there are no sources: then it is a function, or an address if that has no name either.
-/// A structure that is copied takes many instructions, and is one place nevertheless.
+/// What names a line of code, also where there are no sources.
 pub(crate) type CodeLine = (Option<String>, Option<u32>, Option<String>, Option<String>);
 
 /// The line of code of a place.
@@ -32,13 +31,16 @@ pub(crate) fn line_of(place: &SourcePlace) -> CodeLine {
     )
 }
 
-/// What stands for the line where none is known: the function, or else the address.
+/// What stands for the line where none is known. A structure that is copied takes many stores, and is one place nevertheless:
+/// for them it is the function. A flush or fence is one instruction: for it, and where the function has no name, it is the
+/// address.
 pub(crate) fn code_of(place: &SourcePlace) -> Option<String> {
-    let address = || place.code().map(|(_, offset)| format!("{offset:#x}"));
-    match place.line {
-        Some(_) => None,
-        None => place.function.clone().or_else(address),
+    if place.line.is_some() {
+        return None;
     }
+    let is_store = matches!(place.role, Role::Store | Role::Survivor | Role::Publish);
+    let function = place.function.clone().filter(|_| is_store);
+    function.or_else(|| place.code().map(|(_, offset)| format!("{offset:#x}")))
 }
 
 /// The line of code of a place, and that of the helper which it calls.

@@ -281,13 +281,7 @@ fn is_beside(cause: &Finding, other: &Finding) -> bool {
     let is_same_object = is_object
         && share_function(cause, other)
         && (are_near(cause, other) || are_next(cause, other));
-    // What a few lines of one function store and none flushes is one record.
-    let is_same_record = [cause, other]
-        .iter()
-        .all(|it| it.code == Code::StoreNotFlushed && it.evidence.is_none())
-        && share_function(cause, other)
-        && are_next(cause, other);
-    let is_same_place = share_line(cause, other) || is_same_object || is_same_record;
+    let is_same_place = share_line(cause, other) || is_same_object;
     let is_unshown = other.evidence.is_none() || is_same_object && cause.evidence.is_none();
     lack_flushes && is_unshown && is_same_place
 }

@@ -118,9 +118,14 @@ impl SourcePlace {
 
     /// The module and the offset in it, of the frame that this place is: they tell places apart that have no line.
     pub fn code(&self) -> Option<(Option<&str>, u64)> {
-        let is_it = |frame: &&StackFrame| {
-            (&frame.function, &frame.module) == (&self.function, &self.module)
+        // Frames have the name of a module, places can have its path.
+        let name = |module: &Option<String>| {
+            let module = module.as_deref();
+            module.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned())
         };
+        let module = name(&self.module);
+        let is_it =
+            |frame: &&StackFrame| frame.function == self.function && name(&frame.module) == module;
         let frame = self.stack.iter().find(is_it)?;
         Some((frame.module.as_deref(), frame.offset))
     }

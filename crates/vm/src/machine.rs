@@ -391,7 +391,7 @@ mod tests {
     fn a_machine_that_cannot_be_is_refused() {
         let text = |pm_len: u64| {
             format!(
-                r#"{{"file_system":"Ext4","layout":{{"pm_len":{pm_len}}},"kernel_options":""}}"#
+                r#"{{"protocol":{PROTOCOL},"file_system":"Ext4","layout":{{"pm_len":{pm_len}}},"kernel_options":""}}"#
             )
         };
         assert!(Description::parse(text(16 << 20).as_bytes()).is_ok());

@@ -90,7 +90,9 @@ fn without_sources_the_places_are_named() {
 fn without_debug_information_the_module_is_named() {
     let mut store = SourcePlace::new(Role::Store);
     store.module = Some("/opt/stripped".to_owned());
-    store.stack = vec![frame("?", None, "stripped", 0x4711)];
+    let mut nameless = frame("?", None, "stripped", 0x4711);
+    nameless.function = None;
+    store.stack = vec![nameless];
     let mut flush = SourcePlace::new(Role::Flush);
     flush.function = Some("pmem_flush".to_owned());
     flush.module = Some("/lib/libpmem.so.1".to_owned());

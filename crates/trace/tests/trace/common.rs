@@ -326,8 +326,7 @@ pub fn frame(offset: u64) -> Frame {
     }
 }
 
-/// The records of a small trace: those of [`memory_records`], and operations on files. The file that is kept of version 1.1 has no
-/// calls that failed.
+/// The records of a small trace: those of [`memory_records`], and operations on files.
 pub fn small_records() -> Vec<Owned> {
     let file = |body| Owned {
         thread: 1,
@@ -336,9 +335,18 @@ pub fn small_records() -> Vec<Owned> {
     };
     let mut records = memory_records();
     let operations = file_operations().into_iter();
-    let operations = operations.filter(|it| it.to_operation().is_some());
     records.extend(operations.map(|operation| file(OwnedBody::File(operation))));
     records.push(file(OwnedBody::Mapped(1, 3)));
+    records
+}
+
+/// Those that version 1.1 knew: calls that failed are newer.
+pub fn records_of_version_1_1() -> Vec<Owned> {
+    let mut records = small_records();
+    records.retain(|record| match &record.body {
+        OwnedBody::File(operation) => operation.to_operation().is_some(),
+        _ => true,
+    });
     records
 }
 

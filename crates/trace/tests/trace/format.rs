@@ -1,7 +1,8 @@
 //! The bytes of a version do not change: a committed trace is read and written identically.
 
 use crate::common::{
-    append, define_small, final_small, memory_records, meta, records_from, small_records,
+    append, define_small, final_small, memory_records, meta, records_from, records_of_version_1_1,
+    small_records,
 };
 use powerfail_trace::{
     Compression, RecordGroup, RecordKind, Statistics, Trace, TraceWriter, WriterOptions,
@@ -11,6 +12,9 @@ use powerfail_trace::{
 const VERSION_1_0: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.trace");
 /// Written with `POWERFAIL_BLESS=1`. Only a new version of the format may change it.
 const VERSION_1_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.1.trace");
+
+/// The same of version 1.2.
+const VERSION_1_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.2.trace");
 
 /// A trace with every kind of record. Not compressed: another version of zstd may compress differently.
 fn write() -> Vec<u8> {
@@ -31,20 +35,21 @@ fn write() -> Vec<u8> {
 }
 
 #[test]
-fn version_1_1_is_written_as_ever() {
+fn version_1_2_is_written_as_ever() {
     let bytes = write();
     if std::env::var_os("POWERFAIL_BLESS").is_some() {
-        std::fs::write(VERSION_1_1, &bytes).expect("the file is writable");
+        std::fs::write(VERSION_1_2, &bytes).expect("the file is writable");
     }
-    let committed = std::fs::read(VERSION_1_1).expect("the file is there");
-    assert!(bytes == committed, "the bytes of version 1.1 have changed");
+    let committed = std::fs::read(VERSION_1_2).expect("the file is there");
+    assert!(bytes == committed, "the bytes of version 1.2 have changed");
 }
 
 #[test]
 fn old_versions_are_read_as_ever() {
     for (file, expected) in [
         (VERSION_1_0, memory_records()),
-        (VERSION_1_1, small_records()),
+        (VERSION_1_1, records_of_version_1_1()),
+        (VERSION_1_2, small_records()),
     ] {
         let trace = Trace::open(file).expect("the trace is good");
         trace.verify().expect("the trace is good");
