@@ -63,12 +63,12 @@ fn every_record_is_counted_once_under_its_kind() {
     let trace = Trace::from_bytes(write()).expect("the trace is good");
     let statistics = Statistics::collect(&trace).expect("the trace is good");
     let events: u64 = RecordKind::ALL.map(|kind| statistics.of(kind)).iter().sum();
-    assert_eq!(events, 31);
+    assert_eq!(events, 33);
     let events: u64 = RecordGroup::ALL
         .map(|group| statistics.of_group(group))
         .iter()
         .sum();
-    assert_eq!(events, 31);
+    assert_eq!(events, 33);
     for kind in [
         RecordKind::Store,
         RecordKind::LockedStore,
@@ -94,6 +94,7 @@ fn every_record_is_counted_once_under_its_kind() {
         (RecordKind::Rename, 3),
         (RecordKind::Allocate, 5),
         (RecordKind::FileSync, 2),
+        (RecordKind::FailedCall, 2),
     ] {
         assert_eq!(statistics.of(kind), count, "{}", kind.name());
     }
