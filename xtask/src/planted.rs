@@ -158,7 +158,10 @@ fn read_times(folder: &Path) -> anyhow::Result<BTreeMap<String, Times>> {
 fn times(programs: &BTreeMap<String, Times>) -> String {
     let slow = programs.values().filter(|times| times.is_slow()).count();
     let mut page = format!(
-        "\n## Processor time with the bug and without it\n\n         In seconds, of powerfail and all recoveries, with `--jobs 1`; debug build. {} of the programs take at most three\n         times as long as their repaired twin, plus a second. The others, and the ten that take the longest:\n\n         | | with the bug | twin | above the limit |\n|---|---:|---:|---|\n",
+        "\n## Processor time with the bug and without it\n\n\
+         In seconds, of powerfail and all recoveries, with `--jobs 1`; debug build. {} of the programs take at most three\n\
+         times as long as their repaired twin, plus a second. The others, and the ten that take the longest:\n\n\
+         | | with the bug | twin | above the limit |\n|---|---:|---:|---|\n",
         share(programs.len() - slow, programs.len()),
     );
     let mut longest: Vec<_> = programs.iter().collect();
