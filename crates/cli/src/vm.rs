@@ -339,9 +339,16 @@ fn record(
         symbols: &out.join("symbols"),
         debug_files: &args.debug_info,
     })?;
+    for (line, why) in &recorded.whole_lines {
+        say(&format!(
+            "note: `{}` {why}: it is compared as a whole",
+            workload.name(*line)
+        ));
+    }
     say(&format!(
-        "{} operations: {} stores, {} flushes, {} fences",
+        "{} lines, {} operations: {} stores, {} flushes, {} fences",
         workload.operations().len(),
+        recorded.operations,
         recorded.stores,
         recorded.flushes,
         recorded.fences

@@ -24,7 +24,7 @@ struct Shared(*mut RecordingControl);
 
 // SAFETY: all that changes in it is used as an atomic, or belongs to one thread.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: shared references give out atomics and what one thread owns, nothing else.
 unsafe impl Sync for Shared {}
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
@@ -76,6 +76,12 @@ fn base() -> *mut RecordingControl {
     SHARED
         .get()
         .map_or(core::ptr::null_mut(), |shared| shared.0)
+}
+
+/// Takes a stamp.
+pub(crate) fn tick() -> u64 {
+    // SAFETY: an atomic of the control page.
+    unsafe { (*base()).clock.tick() }
 }
 
 /// How much of call stacks is wanted.
@@ -324,8 +330,7 @@ impl Appender {
             self.chunk = Some((index, at + record_len));
             self.show_cursor(chunk_address(index) + at + record_len);
             start.cast::<[u8; 8]>().write(header.word().to_le_bytes());
-            AtomicU64::from_ptr(start.add(8).cast())
-                .store(core::arch::x86_64::_rdtsc(), Ordering::Release);
+            AtomicU64::from_ptr(start.add(8).cast()).store(tick(), Ordering::Release);
         }
     }
 

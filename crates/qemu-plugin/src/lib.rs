@@ -57,11 +57,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
     arguments: *const *const c_char,
 ) -> c_int {
     let arguments: Vec<String> = (0..usize::try_from(count).unwrap_or(0))
-        // SAFETY: by the contract.
+        // SAFETY: QEMU passes this many strings, which it keeps.
         .map(|index| unsafe { CStr::from_ptr(*arguments.add(index)) })
         .map(|text| text.to_string_lossy().into_owned())
         .collect();
-    // SAFETY: by the contract.
+    // SAFETY: QEMU calls this with the id that it gave to this plugin.
     unsafe {
         if !arguments.is_empty() {
             return match machine::install(id, &arguments) {

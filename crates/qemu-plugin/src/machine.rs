@@ -147,7 +147,7 @@ pub(crate) unsafe fn install(id: PluginId, arguments: &[String]) -> Result<(), S
         pages: FxHashMap::default(),
         copied: [0; COUNT],
     });
-    // SAFETY: by the contract.
+    // SAFETY: QEMU gave this id to this plugin, and the functions have the signatures of their kinds.
     unsafe {
         let translated = if notes_loads {
             translated_with_loads

@@ -26,7 +26,7 @@ pub(crate) fn place(address: u64) -> *const u8 {
 /// # Safety
 /// They are mapped, and stay so meanwhile.
 pub(crate) unsafe fn bytes<'a>(address: u64, len: usize) -> &'a [u8] {
-    // SAFETY: by the contract.
+    // SAFETY: the caller has seen that this range is mapped.
     unsafe { core::slice::from_raw_parts(place(address), len) }
 }
 

@@ -61,7 +61,7 @@ const CALLBACKS: Callbacks = Callbacks {
 /// Called by QEMU when it installs the plugin.
 pub(crate) unsafe fn install(id: PluginId) {
     host::say_hello();
-    // SAFETY: by the contract.
+    // SAFETY: QEMU gave this id to this plugin, and the functions have the signatures of their kinds.
     unsafe {
         api::qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
         api::qemu_plugin_register_vcpu_syscall_cb(id, before_call);

@@ -18,20 +18,20 @@ const DEPTH_MAX: usize = 128;
 const READ_LEN: usize = 16 << 10;
 /// What looks longer is no frame.
 const FRAME_LEN_MAX: u64 = 64 << 20;
-/// Then all are forgotten.
-const KNOWN_MAX: usize = 1 << 16;
+/// If the cache has more entries, it is emptied.
+const CACHED_MAX: usize = 1 << 16;
 
 /// The number of a stack, and what it depended on.
-struct Known {
+struct CachedStack {
     rbp: Option<u64>,
     words: Vec<(u64, u64)>,
     number: u32,
 }
 
-/// The stacks that a thread knows.
+/// The stacks of a thread that were numbered before.
 #[derive(Default)]
 pub(crate) struct Stacks {
-    known: FxHashMap<(u64, u64), Vec<Known>>,
+    cached: FxHashMap<(u64, u64), Vec<CachedStack>>,
     copy: Vec<u8>,
 }
 
@@ -71,29 +71,32 @@ impl Stacks {
         let Some((rsp, rbp)) = registers else {
             return number_of(address, len, &[]);
         };
-        if let Some(known) = self.known.get(&(address, rsp)) {
-            let is_same = |known: &&Known| {
-                known.rbp.is_none_or(|it| it == rbp)
-                    && known
+        if let Some(stacks) = self.cached.get(&(address, rsp)) {
+            let is_same = |cached: &&CachedStack| {
+                cached.rbp.is_none_or(|it| it == rbp)
+                    && cached
                         .words
                         .iter()
                         .all(|(address, value)| read_again(*address) == *value)
             };
-            if let Some(known) = known.iter().find(is_same) {
-                return known.number;
+            if let Some(stack) = stacks.iter().find(is_same) {
+                return stack.number;
             }
         }
-        if self.known.len() > KNOWN_MAX {
-            self.known.clear();
+        if self.cached.len() > CACHED_MAX {
+            self.cached.clear();
         }
         let mut words = Vec::new();
         let (frames, rbp_matters) = self.walk(address, rsp, rbp, &mut words);
         let number = number_of(address, len, &frames);
-        self.known.entry((address, rsp)).or_default().push(Known {
-            rbp: rbp_matters.then_some(rbp),
-            words,
-            number,
-        });
+        self.cached
+            .entry((address, rsp))
+            .or_default()
+            .push(CachedStack {
+                rbp: rbp_matters.then_some(rbp),
+                words,
+                number,
+            });
         number
     }
 

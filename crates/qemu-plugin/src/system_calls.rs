@@ -222,8 +222,7 @@ fn remap(from: u64, old_len: u64, to: u64, new_len: u64) {
         unmap(to, new_len);
         return;
     };
-    // SAFETY: reads the clock.
-    let stamp = unsafe { core::arch::x86_64::_rdtsc() };
+    let stamp = host::tick();
     pools::unmap(from, old_len);
     pools::map(Mapping {
         address: to,

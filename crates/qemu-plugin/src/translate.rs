@@ -59,11 +59,11 @@ struct Translator {
     /// By address, and by the address of the block where a plan depends on it.
     sites: FxHashMap<(u64, u64), &'static Site>,
     decoded: Vec<Instruction>,
-    found: Vec<Found>,
+    watched: Vec<WatchedInstruction>,
 }
 
 /// An instruction of the block to watch.
-struct Found {
+struct WatchedInstruction {
     index: usize,
     site: &'static Site,
     copy: Option<(usize, bool)>,
@@ -88,9 +88,9 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
         info: InstructionInfoFactory::new(),
         sites: FxHashMap::default(),
         decoded: Vec::new(),
-        found: Vec::new(),
+        watched: Vec::new(),
     });
-    // SAFETY: by the contract.
+    // SAFETY: QEMU translates this block now, and the functions have the signatures of their kinds.
     unsafe {
         if let Some(callback) = callbacks.block {
             api::qemu_plugin_register_vcpu_tb_exec_cb(
@@ -102,7 +102,7 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
         }
         let count = api::qemu_plugin_tb_n_insns(block);
         translator.decoded.clear();
-        translator.found.clear();
+        translator.watched.clear();
         for index in 0..count {
             let instruction = api::qemu_plugin_tb_get_insn(block, index);
             let address = api::qemu_plugin_insn_vaddr(instruction);
@@ -135,9 +135,9 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
         let Some(store) = callbacks.store else {
             return;
         };
-        for found in &translator.found {
-            let instruction = api::qemu_plugin_tb_get_insn(block, found.index);
-            match found.copy {
+        for watched in &translator.watched {
+            let instruction = api::qemu_plugin_tb_get_insn(block, watched.index);
+            match watched.copy {
                 Some((index, true)) => {
                     // This one is called by translated code, always; the other one by functions of QEMU, too.
                     api::qemu_plugin_register_vcpu_insn_exec_cb(
@@ -162,20 +162,20 @@ pub(crate) unsafe fn look_at(block: *mut Block, callbacks: &Callbacks) {
                 ),
                 None => {}
             }
-            if found.site.is_store() {
+            if watched.site.is_store() {
                 api::qemu_plugin_register_vcpu_mem_cb(
                     instruction,
                     store,
                     api::NO_REGISTERS,
                     api::STORES,
-                    pointer(found.site),
+                    pointer(watched.site),
                 );
             } else {
                 api::qemu_plugin_register_vcpu_insn_exec_cb(
                     instruction,
                     callbacks.order,
                     api::NO_REGISTERS,
-                    pointer(found.site),
+                    pointer(watched.site),
                 );
             }
         }
@@ -280,6 +280,6 @@ impl Translator {
                 site
             }
         };
-        self.found.push(Found { index, site, copy });
+        self.watched.push(WatchedInstruction { index, site, copy });
     }
 }

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # The first process of the guest. It prepares everything, says that it is ready, and obeys commands from the second
-# serial line. Lines that begin with the byte 1 are for the host; everything else is output.
+# serial line.
 /bin/busybox --install -s /bin
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/powerfail
 mount -t proc proc /proc
@@ -9,29 +9,11 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 exec 3<>/dev/ttyS1
 stty -F /dev/ttyS1 raw -echo
-tell() { printf '\001%s\n' "$*" >&3; }
+. /lib/powerfail/functions.sh
 while read -r module; do
 	insmod "/lib/modules/$module.ko" || tell "no-module $module"
 done < /lib/modules/order
 ip link set lo up 2> /dev/null
-. /etc/powerfail.conf
-
-# Marks are stores to a page that nobody else uses: the number of an operation at its begin (0) and its end (8).
-mark() { devmem $((MARKS + $1)) 64 "$2"; }
-
-# What is in the file system, one line for each name. Sizes of directories are not told: they depend on the past.
-tree() {
-	if [ -x /powerfail/list ]; then
-		/powerfail/list
-		return
-	fi
-	[ -n "$FS" ] || return 0
-	(
-		cd /mnt || exit 1
-		find . -xdev ! -path './lost+found*' -exec stat -c 'entry %F|%a|%s|%h|%N' {} + || exit 1
-		find . -xdev ! -path './lost+found*' -type f -exec md5sum {} +
-	)
-}
 
 attach() {
 	if [ -x /powerfail/attach ]; then
@@ -50,7 +32,6 @@ detach() {
 	[ -n "$FS" ] || return 0
 	umount /mnt
 }
-home() { if [ -n "$FS" ]; then cd /mnt; else cd /; fi; }
 
 # Puts files of the host into /powerfail.
 files() {
@@ -59,31 +40,25 @@ files() {
 	[ ! -x /powerfail/setup ] || /powerfail/setup
 }
 
-# Runs the workload: each line is an operation. With `trees`, tells what the file system has after each.
+# Runs the workload. With `trees`, tells what is stored after each system call that changes something, and after each line.
 operations() {
 	attach || { echo "cannot mount"; return 1; }
 	mark 8 0
-	[ "$1" != trees ] || { cat /proc/kallsyms > /tmp/symbols; tell operation 0; tree; }
-	home
-	number=0
-	while IFS= read -r line <&4; do
-		case $line in '' | '#'*) continue ;; esac
-		number=$((number + 1))
-		mark 0 $number
-		eval "$line"
-		status=$?
-		mark 8 $number
-		tell operation $number $status
-		[ $status = 0 ] || return 1
-		[ "$1" != trees ] || tree
-	done 4< /powerfail/workload
-	cd /
+	list=
+	if [ "$1" = trees ]; then
+		cat /proc/kallsyms > /tmp/symbols
+		tell operation 0
+		tree
+		tell end
+		list=/lib/powerfail/list.sh
+	fi
+	/lib/powerfail/calls /dev/mem "$MARKS" "$CALLS" "${FS:+/mnt}" "$list" /lib/powerfail/lines.sh "$1" || return 1
 	# A module may be loaded elsewhere now.
 	[ "$1" != trees ] || grep '\[' /proc/kallsyms >> /tmp/symbols
-	number=$((number + 1))
-	mark 0 $number
+	number=$(grep -c -v -e '^$' -e '^#' /powerfail/workload)
+	mark 0 $((number + 1))
 	detach || return 1
-	mark 8 $number
+	mark 8 $((number + 1))
 }
 
 # Recovers, and checks that the result can be read and written. With `stores` or `loads`, marks say what is recovery while the

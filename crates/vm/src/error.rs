@@ -72,11 +72,9 @@ pub enum VmError {
     /// The guest did not do what it should, and no crash is to blame.
     #[error("{0}")]
     Guest(String),
-    /// An operation of the workload failed without any crash.
-    #[error("operation {number} of the workload, `{text}`, failed with status {status}{output}")]
-    Operation {
-        /// Its number, from 1.
-        number: usize,
+    /// A line of the workload failed without any crash.
+    #[error("the workload fails without any crash: `{text}` ended with status {status}{output}")]
+    Line {
         /// The line of the script.
         text: String,
         /// Its exit status.

@@ -7,10 +7,18 @@ use crate::error::{Result, VmError};
 use crate::file_system::FileSystem;
 use crate::kernel::Kernel;
 use crate::layout::MemoryLayout;
+use crate::operations::CALLS_MAX;
 use crate::tools::Tools;
 
 /// The first process of the guest.
 const INIT: &str = include_str!("../guest/init.sh");
+/// What it runs.
+const PROGRAMS: [(&str, &[u8]); 4] = [
+    ("functions.sh", include_bytes!("../guest/functions.sh")),
+    ("lines.sh", include_bytes!("../guest/lines.sh")),
+    ("list.sh", include_bytes!("../guest/list.sh")),
+    ("calls", include_bytes!(concat!(env!("OUT_DIR"), "/calls"))),
+];
 /// What makes the device of persistent memory.
 const PM_MODULES: [&str; 2] = ["nd_e820", "nd_pmem"];
 
@@ -29,6 +37,9 @@ pub(crate) fn initramfs(
     let busybox = std::fs::read(&tools.busybox).map_err(VmError::file("read", &tools.busybox))?;
     archive.file("bin/busybox", 0o755, busybox);
     archive.file("init", 0o755, INIT.as_bytes().to_vec());
+    for (name, content) in PROGRAMS {
+        archive.file(&format!("lib/powerfail/{name}"), 0o755, content.to_vec());
+    }
     archive.file(
         "etc/powerfail.conf",
         0o644,
@@ -52,7 +63,7 @@ pub(crate) fn initramfs(
 /// What the script reads first.
 fn configuration(file_system: FileSystem, layout: MemoryLayout) -> String {
     format!(
-        "FS={}\nOPTIONS={}\nMARKS={}\n",
+        "FS={}\nOPTIONS={}\nMARKS={}\nCALLS={CALLS_MAX}\n",
         file_system.kernel_name(),
         file_system.mount_options(),
         layout.marks_address()

@@ -7,7 +7,7 @@
 //! - [`archive`]: the initial file system of the guest, in the format that the kernel reads.
 //! - [`Machine`]: the saved machine, a directory. [`Machine::boot`] makes it.
 //! - [`Guest`]: a running machine that obeys commands.
-//! - [`Reference`]: what a workload should leave after each operation, from a run without recording.
+//! - [`Reference`], [`Operations`]: what a workload should leave after each system call, from a run without recording.
 //! - [`record()`]: a workload under the QEMU plugin, as a trace.
 //! - [`Service`], [`recover`]: recoveries on crash images, in guests that are used again.
 //! - [`Watch`]: recoveries under the plugin: which lines they read, and what they store.
@@ -28,6 +28,7 @@ mod kallsyms;
 mod kernel;
 mod layout;
 mod machine;
+mod operations;
 mod pages;
 mod qmp;
 mod recording;
@@ -47,6 +48,7 @@ pub use kallsyms::{KernelSymbol, parse as parse_kallsyms};
 pub use kernel::{Kernel, ModuleFile};
 pub use layout::MemoryLayout;
 pub use machine::{IsInterrupted, Machine, MachineOptions};
+pub use operations::{Call, LineCalls, Lines, Operation, Operations};
 pub use recording::{Recorded, Recording, record};
 pub use recovery::{RecoveryReply, RecoveryRequest, recover};
 pub use reference::{Reference, TreeListing};

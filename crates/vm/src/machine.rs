@@ -28,7 +28,7 @@ const STATE: &str = "state";
 const KERNEL: &str = "vmlinuz";
 const INITRAMFS: &str = "initramfs";
 /// Changes with the commands that the first process of a guest obeys: a machine with others is of no use.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 /// How long the kernel may take to boot. It takes about ten seconds of processor time.
 const BOOT_LIMIT: Duration = Duration::from_mins(5);
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,13 +31,16 @@ use crate::file_system::Promise;
 use crate::guest::{Guest, PluginNotes, PluginUse};
 use crate::kallsyms::{self, KernelSymbol};
 use crate::machine::{Machine, run_directory, write};
+use crate::operations::{Operations, lines};
 use crate::pages;
 use crate::reference::{Reference, open, succeeded};
 use crate::workload::Workload;
 
-/// The marks of the guest: the number of an operation is stored here when it begins, and behind it when it ends.
+/// The marks of the guest: the number of a line of the workload is stored here when it begins, behind it when it ends, and behind
+/// that the number of a system call that has returned.
 const BEGIN_AT: u64 = 0;
 const END_AT: u64 = 8;
+const CALL_AT: u64 = 16;
 
 /// What is recorded, and where to.
 #[derive(Debug)]
@@ -80,6 +84,10 @@ pub struct Recorded {
     pub unknown_flushes: u64,
     /// Where the functions of the kernel are.
     pub code: CodeMap,
+    /// How many operations the workload has: system calls that change something, and lines that make none.
+    pub operations: usize,
+    /// Lines of the workload that are compared as a whole although they make system calls that change something, and why.
+    pub whole_lines: Vec<(usize, &'static str)>,
 }
 
 /// Records a workload.
@@ -106,7 +114,8 @@ pub fn record(recording: &Recording<'_>) -> Result<Recorded> {
     succeeded(recording.workload, &answer)?;
     let _files = guest.quit()?;
     let bytes = fs::read(&log).map_err(VmError::file("read", &log))?;
-    let mut converter = Converter::begin(recording, len)?;
+    let operations = Operations::new(&recording.reference.lines, &lines(&answer));
+    let mut converter = Converter::begin(recording, operations, len)?;
     let frames = Frames::new(&bytes).ok_or_else(|| incomplete(&log))?;
     converter.convert(frames, &log)?;
     let recorded = converter.finish(&memory)?;
@@ -142,11 +151,14 @@ struct Converter<'a> {
     thread: ThreadIndex,
     len: u64,
     stacks: BTreeMap<u64, StackId>,
+    operations: Operations,
+    /// The operations of the line that runs which have not ended.
+    left: Range<usize>,
     recorded: Recorded,
 }
 
 impl<'a> Converter<'a> {
-    fn begin(recording: &'a Recording<'a>, len: u64) -> Result<Self> {
+    fn begin(recording: &'a Recording<'a>, operations: Operations, len: u64) -> Result<Self> {
         let meta = Meta {
             powerfail_version: env!("CARGO_PKG_VERSION").to_owned(),
             command: vec!["guest".into()],
@@ -179,7 +191,14 @@ impl<'a> Converter<'a> {
             thread,
             len,
             stacks: BTreeMap::new(),
-            recorded: Recorded::default(),
+            recorded: Recorded {
+                // Besides the mount and the unmount.
+                operations: operations.all.len().saturating_sub(2),
+                whole_lines: operations.whole_lines.clone(),
+                ..Recorded::default()
+            },
+            left: operations.of_line(0),
+            operations,
         };
         converter.define_modules()?;
         Ok(converter)
@@ -325,30 +344,50 @@ impl<'a> Converter<'a> {
         let number = u64::from_le_bytes(value);
         match at {
             BEGIN_AT => {
-                let name = self.recording.workload.name(number as usize);
-                let kind = MarkKind::Annotation(Annotation::User);
-                self.append_mark(kind, number, name.as_bytes())?;
-                self.append_mark(MarkKind::OperationBegin, number, &[])
+                self.left = self.operations.of_line(number as usize);
+                self.operation_begins()
             }
-            END_AT => {
-                let payload = self.declared(number as usize);
-                self.append_mark(MarkKind::OperationEnd, number, &payload)
+            CALL_AT => {
+                let left = self.operations.all.get(self.left.clone());
+                // A line that is one operation ends with the line.
+                if left
+                    .and_then(|left| left.first())
+                    .is_some_and(|it| it.call.is_some())
+                {
+                    self.operation_ends()?;
+                    self.operation_begins()?;
+                }
+                Ok(())
             }
+            END_AT => self.operation_ends(),
             _ => Ok(()),
         }
     }
 
-    /// What an operation leaves, as the mark at its end says.
-    fn declared(&self, number: usize) -> Vec<u8> {
-        let trees = &self.recording.reference.trees;
-        // The unmount changes nothing.
-        let Some(tree) = trees.get(number).or(trees.last()) else {
-            return Vec::new();
+    fn operation_begins(&mut self) -> Result<()> {
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        let number = self.left.start;
+        let name = self.operations.name(number, self.recording.workload);
+        let kind = MarkKind::Annotation(Annotation::User);
+        self.append_mark(kind, number as u64, name.as_bytes())?;
+        self.append_mark(MarkKind::OperationBegin, number as u64, &[])
+    }
+
+    fn operation_ends(&mut self) -> Result<()> {
+        let Some(number) = self.left.next() else {
+            return Ok(());
         };
-        let content = tree.text();
-        let promise = self.recording.promise;
-        let durable = self.recording.workload.durable(number, promise);
-        DeclaredContent { durable, content }.to_bytes()
+        let content = self.operations.all[number].tree.text();
+        let durable = self.operations.durable(
+            number,
+            self.recording.workload,
+            self.recording.machine.file_system(),
+            self.recording.promise,
+        );
+        let payload = DeclaredContent { durable, content }.to_bytes();
+        self.append_mark(MarkKind::OperationEnd, number as u64, &payload)
     }
 
     fn append_mark(&mut self, kind: MarkKind, value: u64, payload: &[u8]) -> Result<()> {

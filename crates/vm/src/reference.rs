@@ -1,4 +1,5 @@
-//! What a workload should leave: it runs once without recording, and the guest lists the file system after each operation.
+//! What a workload should leave: it runs once without recording, and the guest lists what is stored after each system call that
+//! changes it, and after each line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,6 +11,7 @@ use crate::archive::Archive;
 use crate::error::{Result, VmError};
 use crate::guest::{Answer, Line};
 use crate::machine::Machine;
+use crate::operations::{Lines, lines, printed};
 use crate::pages;
 use crate::workload::Workload;
 
@@ -59,6 +61,11 @@ impl TreeListing {
         self.entries.insert(path, description);
     }
 
+    /// The description of a path.
+    pub(crate) fn entry(&self, path: &str) -> Option<&str> {
+        self.entries.get(path).map(String::as_str)
+    }
+
     /// One line for each path: the path, a tab, its description.
     pub fn text(&self) -> String {
         let lines = self.entries.iter();
@@ -69,11 +76,11 @@ impl TreeListing {
     }
 }
 
-/// The contents after each operation.
+/// What is stored after each operation.
 #[derive(Clone, Debug, Default)]
 pub struct Reference {
-    /// After the mount, and after each operation.
-    pub trees: Vec<TreeListing>,
+    /// The lines of the workload; 0 is the mount.
+    pub lines: Lines,
     /// The symbols of the guest's kernel at the end: `/proc/kallsyms`.
     pub symbols: String,
 }
@@ -96,14 +103,13 @@ impl Reference {
         let answer = guest.obey("workload trees", limit);
         let answer = answer.map_err(|end| end.error("the workload fails without any crash"))?;
         succeeded(workload, &answer)?;
-        let trees = trees(&answer);
         guest.routine("symbols")?;
         let path = guest.exchange_file();
         let symbols = std::fs::read(&path).map_err(VmError::file("read", &path))?;
         let end = symbols.iter().position(|byte| *byte == 0);
         let symbols = &symbols[..end.unwrap_or(symbols.len())];
         Ok(Self {
-            trees,
+            lines: lines(&answer),
             symbols: String::from_utf8_lossy(symbols).into_owned(),
         })
     }
@@ -115,18 +121,15 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     file.map_err(VmError::file("open", path))
 }
 
-/// Fails if an operation of the workload failed.
+/// Fails if a line of the workload failed.
 pub(crate) fn succeeded(workload: &Workload, answer: &Answer) -> Result<()> {
     let told = answer.lines.iter().filter_map(|line| match line {
         Line::Told(text) => text.strip_prefix("operation "),
         Line::Output(_) => None,
     });
-    let output = match answer.output() {
-        text if text.trim().is_empty() => String::new(),
-        text => {
-            let lines: Vec<&str> = text.lines().collect();
-            format!(": {}", lines[lines.len().saturating_sub(5)..].join("; "))
-        }
+    let output = match &printed(answer)[..] {
+        [] => String::new(),
+        lines => format!(": {}", lines[lines.len().saturating_sub(5)..].join("; ")),
     };
     for told in told {
         let Some((number, status)) = told.split_once(' ') else {
@@ -134,8 +137,7 @@ pub(crate) fn succeeded(workload: &Workload, answer: &Answer) -> Result<()> {
         };
         if status != "0" {
             let number = number.parse().unwrap_or(0);
-            return Err(VmError::Operation {
-                number,
+            return Err(VmError::Line {
                 text: workload.name(number).to_owned(),
                 status: status.to_owned(),
                 output,
@@ -150,26 +152,6 @@ pub(crate) fn succeeded(workload: &Workload, answer: &Answer) -> Result<()> {
             answer.status
         )))
     }
-}
-
-/// The listings of an answer, each behind the number of its operation.
-fn trees(answer: &Answer) -> Vec<TreeListing> {
-    let mut groups: Vec<Vec<&str>> = Vec::new();
-    for line in &answer.lines {
-        match line {
-            Line::Told(text) if text.starts_with("operation ") => groups.push(Vec::new()),
-            Line::Output(text) => {
-                if let Some(group) = groups.last_mut() {
-                    group.push(text);
-                }
-            }
-            Line::Told(_) => {}
-        }
-    }
-    let listings = groups.into_iter();
-    listings
-        .map(|lines| TreeListing::parse(lines.into_iter()))
-        .collect()
 }
 
 #[cfg(test)]
@@ -196,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_operation_is_named() {
+    fn a_failed_line_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let script = directory.path().join("ops.sh");
         std::fs::write(&script, "mkdir a\nmkdir a\n").unwrap();
@@ -206,7 +188,11 @@ mod tests {
             status: 1,
             lines: vec![
                 told("operation 0"),
+                Line::Output("entry directory|755|4096|3|'.'".into()),
+                told("end"),
                 told("operation 1 0"),
+                Line::Output("entry directory|755|4096|3|'.'".into()),
+                told("end"),
                 Line::Output("mkdir: File exists".into()),
                 told("operation 2 1"),
             ],
@@ -214,8 +200,7 @@ mod tests {
         let error = succeeded(&workload, &answer).unwrap_err().to_string();
         assert_eq!(
             error,
-            "operation 2 of the workload, `mkdir a`, failed with status 1: mkdir: File exists"
+            "the workload fails without any crash: `mkdir a` ended with status 1: mkdir: File exists"
         );
-        assert_eq!(trees(&answer).len(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! The workload of a guest: a script in which each line is an operation.
+//! The workload of a guest: a script, and its lines.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ impl Workload {
     /// Reads a script. Empty lines and those that begin with `#` are no operations.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(VmError::file("read", path))?;
-        let workload = Self::new(text);
+        let workload = Self::parse(text);
         if workload.operations.is_empty() {
             return Err(VmError::Malformed {
                 path: path.to_path_buf(),
@@ -30,7 +30,7 @@ impl Workload {
         Ok(workload)
     }
 
-    fn new(text: String) -> Self {
+    pub(crate) fn parse(text: String) -> Self {
         let lines = text.lines();
         let operations = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         Self {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn lines_are_operations() {
-        let workload = Workload::new("# a comment\n\nmkdir d\necho a > d/f; sync d/f\n".into());
+        let workload = Workload::parse("# a comment\n\nmkdir d\necho a > d/f; sync d/f\n".into());
         assert_eq!(workload.operations(), ["mkdir d", "echo a > d/f; sync d/f"]);
         assert_eq!(workload.name(0), "mount");
         assert_eq!(workload.name(2), "echo a > d/f; sync d/f");
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn synchronous_file_systems_promise_at_once() {
-        let workload = Workload::new("mkdir a".into());
+        let workload = Workload::parse("mkdir a".into());
         assert_eq!(workload.durable(1, Promise::Return), Durable::Everything);
         assert_eq!(workload.durable(1, Promise::Sync), Durable::Nothing);
         assert_eq!(workload.durable(2, Promise::Sync), Durable::All);

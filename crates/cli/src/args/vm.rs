@@ -49,9 +49,10 @@ pub(crate) enum PromiseArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct VmCheckArgs {
-    /// The workload: a script for the shell of the guest, each line is an operation
+    /// The workload: a script for the shell of the guest
     ///
-    /// It runs in the root of the file system. `sync` and `sync FILE` make things durable, and powerfail knows that.
+    /// It runs in the root of the file system. Each system call that changes something is an operation; `sync` and `fsync`
+    /// make things durable, and powerfail knows that.
     #[arg(long, value_name = "SCRIPT")]
     pub(crate) workload: PathBuf,
     /// The file system
