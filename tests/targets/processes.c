@@ -264,13 +264,22 @@ static void waiting(void)
 		pause();
 }
 
+/* A child runs until it is killed, and so does its parent. */
+static void waiting_child(void)
+{
+	if (fork() == 0)
+		waiting();
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} all[] = {
-		{"waiting", waiting},
+		{"waiting", waiting},		  {"waiting_child", waiting_child},
 		{"fork_children", fork_children}, {"fork_at_once", fork_at_once},
 		{"fork_many", fork_many},	  {"grandchildren", grandchildren},
 		{"last_stores", last_stores},

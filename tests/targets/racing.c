@@ -3,6 +3,7 @@
 #include <cpuid.h>
 #include <emmintrin.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/random.h>
@@ -254,6 +255,25 @@ static void *run_with_syncs(void *number)
 	return NULL;
 }
 
+static volatile long turn;
+
+/* The threads store one after the other, each to a place of its own. What passes the turn on is volatile memory, of which
+ * nothing is recorded. */
+static void *run_in_turns(void *number)
+{
+	enum { STORES = 3 };
+	pthread_barrier_wait(&barrier);
+	for (long round = 0; round < rounds; round++) {
+		long own = round * count + (long)number;
+		while (turn != own)
+			sched_yield();
+		for (long at = 0; at < STORES; at++)
+			store8(pool + ((long)number + 1) * GRANULE, (uint64_t)(own * STORES + at));
+		turn = own + 1;
+	}
+	return NULL;
+}
+
 static void threads(void *(*run)(void *))
 {
 	pthread_t threads[THREADS_MAX];
@@ -405,6 +425,8 @@ int main(int argc, char **argv)
 		threads(run);
 	else if (strcmp(argv[1], "tight") == 0)
 		threads(run_tightly);
+	else if (strcmp(argv[1], "turns") == 0)
+		threads(run_in_turns);
 	else if (strcmp(argv[1], "sabotaged") == 0)
 		threads(run_sabotaged);
 	else if (strcmp(argv[1], "calls") == 0)

@@ -33,7 +33,7 @@ const INSTRUCTIONS: &[(&str, &[u8])] = &[
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Variant {
     Native,
     Moved { flags_dead: bool },
     Elsewhere,
@@ -46,7 +46,7 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(code: &[u8], way: Way) -> Self {
+    fn new(code: &[u8], variant: Variant) -> Self {
         // As in a recovery: tables for all addresses, at any address.
         let layout = Layout::Near;
         let settings = AccessSettings {
@@ -83,11 +83,11 @@ impl Loop {
         let back = (entry.wrapping_sub(end + 6) as u32).to_le_bytes();
         machine.write_code(end, &[0x0f, 0x85, back[0], back[1], back[2], back[3]]);
         write_jump(&mut machine, end + 6, Machine::exit_address());
-        if way != Way::Native {
+        if variant != Variant::Native {
             let at = Machine::code_address(TRAMPOLINE_AT);
             let site = Classifier::new().classify(code, entry);
             let mut out = [0; MAX_ACCESS_LEN];
-            let flags_dead = way == Way::Moved { flags_dead: true };
+            let flags_dead = variant == Variant::Moved { flags_dead: true };
             let made = AccessEmitter::new(settings)
                 .emit(&site.instruction, code, at, flags_dead, &mut out)
                 .unwrap();
@@ -96,7 +96,7 @@ impl Loop {
         }
         let mut registers = [0x0123_4567_89ab_cdef; 16];
         registers[4] = Machine::stack_address() + 0x1000;
-        registers[6] = if way == Way::Elsewhere {
+        registers[6] = if variant == Variant::Elsewhere {
             volatile
         } else {
             pool
@@ -133,18 +133,18 @@ fn default_extended() -> Vec<u8> {
 }
 
 fn access(criterion: &mut Criterion) {
-    let ways = [
-        ("native", Way::Native),
-        ("moved", Way::Moved { flags_dead: false }),
-        ("moved, flags dead", Way::Moved { flags_dead: true }),
-        ("no pool", Way::Elsewhere),
+    let variants = [
+        ("native", Variant::Native),
+        ("moved", Variant::Moved { flags_dead: false }),
+        ("moved, flags dead", Variant::Moved { flags_dead: true }),
+        ("no pool", Variant::Elsewhere),
     ];
     for (name, code) in INSTRUCTIONS {
         let mut group = criterion.benchmark_group(*name);
         group.throughput(Throughput::Elements(ROUNDS));
-        for (variant, way) in ways {
-            let mut work = Loop::new(code, way);
-            group.bench_function(variant, |bencher| bencher.iter(|| work.run()));
+        for (name, variant) in variants {
+            let mut work = Loop::new(code, variant);
+            group.bench_function(name, |bencher| bencher.iter(|| work.run()));
         }
         group.finish();
     }

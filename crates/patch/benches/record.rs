@@ -11,7 +11,7 @@ mod machine;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use frame::State;
 use machine::{Layout, Machine, SNIPPET_AT, TRAMPOLINE_AT};
-use powerfail_patch::{Classifier, Emitter, EmitterSettings, MAX_TRAMPOLINE_LEN, StampOrder};
+use powerfail_patch::{Classifier, Emitter, EmitterSettings, MAX_TRAMPOLINE_LEN};
 use powerfail_protocol::SiteId;
 
 const ROUNDS: u64 = 10_000;
@@ -33,6 +33,12 @@ const INSTRUCTIONS: &[(&str, &[u8], &[u8])] = &[
     ("rep stosb 1024", &[0xb9, 0x00, 0x04, 0x00, 0x00, 0x48, 0x89, 0xf7], &[0xf3, 0xaa]),
 ];
 
+#[derive(Clone, Copy)]
+struct Patched {
+    flags_dead: bool,
+    is_shared: bool,
+}
+
 struct Loop {
     machine: Machine,
     state: State,
@@ -40,13 +46,14 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(setup: &[u8], code: &[u8], patched: Option<(StampOrder, bool)>, address: u64) -> Self {
+    fn new(setup: &[u8], code: &[u8], patched: Option<Patched>, address: u64) -> Self {
         let layout = Layout::Near;
         let mut machine = Machine::new(layout);
         machine.protect_pool(patched.is_none());
-        let mut settings = EmitterSettings::new(layout.window());
-        settings.stamp_order = patched.map_or(StampOrder::Relaxed, |(order, _)| order);
-        let mut emitter = Emitter::new(settings);
+        let mut emitter = Emitter::new(EmitterSettings::new(layout.window()));
+        if patched.is_some_and(|patched| patched.is_shared) {
+            machine.share_pool();
+        }
         let mut out = [0; MAX_TRAMPOLINE_LEN];
         let stub = Machine::stub_address();
         let len = emitter
@@ -67,7 +74,7 @@ impl Loop {
         let back = (entry.wrapping_sub(end + 6) as u32).to_le_bytes();
         machine.write_code(end, &[0x0f, 0x85, back[0], back[1], back[2], back[3]]);
         write_jump(&mut machine, end + 6, Machine::exit_address());
-        if let Some((_, flags_dead)) = patched {
+        if let Some(Patched { flags_dead, .. }) = patched {
             let trampoline = Machine::code_address(TRAMPOLINE_AT);
             let site = Classifier::new().classify(code, site_at);
             let code = emitter
@@ -112,22 +119,20 @@ fn default_extended() -> Vec<u8> {
 
 fn record(criterion: &mut Criterion) {
     let pool = Layout::Near.pool();
+    let patched = |flags_dead, is_shared| {
+        Some(Patched {
+            flags_dead,
+            is_shared,
+        })
+    };
     let variants = [
         ("native", None, pool),
-        ("recorded", Some((StampOrder::Relaxed, false)), pool),
-        (
-            "recorded, flags dead",
-            Some((StampOrder::Relaxed, true)),
-            pool,
-        ),
-        (
-            "recorded after loads",
-            Some((StampOrder::AfterLoads, false)),
-            pool,
-        ),
+        ("recorded", patched(false, false), pool),
+        ("recorded, flags dead", patched(true, false), pool),
+        ("recorded, shared", patched(false, true), pool),
         (
             "outside the window",
-            Some((StampOrder::Relaxed, false)),
+            patched(false, false),
             Machine::volatile_address(),
         ),
     ];

@@ -35,8 +35,8 @@ pub use classify::{
 pub use emit::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter,
     EmitterSettings, Interruption, LOADS_MOVE, LockedFences, LockedWork, MAX_ACCESS_LEN,
-    MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, RepeatedWork, STORES_MOVE, StampOrder, StateMap,
-    Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes, WaysOut, WorkForm,
+    MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, RepeatedWork, STORES_MOVE, StateMap, Trampoline, Turns,
+    UNREAD_SHIFT, VolatileFlushes, WaysOut, WorkForm,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

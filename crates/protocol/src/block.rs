@@ -39,11 +39,13 @@ pub struct ThreadBlock {
     pub store_locks: u64,
     /// Not zero: other threads or processes may store to the same pools, so stores take a [`crate::store_lock`].
     pub is_shared: u32,
-    /// The stamp of what the thread records while `is_shared` is zero: a moment that is not later. Reading the clock takes
-    /// longer than all else of a record, and the records of a thread that is alone have the order of their places. The
-    /// runtime reads the clock whenever it works for the thread: so stamps never decrease, and what the host does for the
-    /// thread has its place among them. Zero: the thread always reads the clock.
+    /// The stamp that the thread has taken last from the [`crate::clock`]. While `is_shared` is zero, it is that of all
+    /// records: those of a thread that is alone have the order of their places. The runtime takes a new one whenever it works for
+    /// the thread: so stamps never decrease, and what the host does for the thread has its place among them. Zero: the
+    /// thread takes one for each record.
     pub stamp: u64,
+    /// Where the [`crate::clock`] is.
+    pub clock: u64,
     /// What emitted code saves: see [`ScratchSlot`]. Saved and restored around handlers of the target.
     pub scratch: [u64; SCRATCH_SLOTS],
 }
@@ -156,6 +158,8 @@ pub mod offset {
     pub const IS_SHARED: u32 = offset_of!(ThreadBlock, is_shared) as u32;
     /// Of [`ThreadBlock::stamp`].
     pub const STAMP: u32 = offset_of!(ThreadBlock, stamp) as u32;
+    /// Of [`ThreadBlock::clock`].
+    pub const CLOCK: u32 = offset_of!(ThreadBlock, clock) as u32;
     /// Of [`ThreadBlock::pending`].
     pub const PENDING: u32 = offset_of!(ThreadBlock, pending) as u32;
 }

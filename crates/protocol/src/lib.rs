@@ -6,7 +6,7 @@
 //! - [`ThreadBlock`]: the state of one recorded thread, at its GS base;
 //! - [`PoolWindow`]: where all pools are mapped, and where their writable alias is;
 //! - [`Record`]: one event in a [`chunk`] of a thread's ring;
-//! - [`store_lock`]: what orders the stores of several threads to the same bytes;
+//! - [`clock`]: what orders the records of several threads, and [`store_lock`]: their stores to the same bytes;
 //! - [`log`]: what the plugin of QEMU writes of a whole machine;
 //! - [`shared`]: the file in which chunks and thread blocks lie, and [`message`]: what is no event.
 //!
@@ -22,8 +22,8 @@
 //! 2. **Describe.** The header is written, then address and value.
 //! 3. **Commit.** Where other threads may store to the same bytes, the [`store_lock`] is taken first, and given back after
 //!    the operation: no handler of the target runs in between. The stamp is written last. It is never zero. A thread that is
-//!    alone takes it from [`ThreadBlock::stamp`], so many of its records have the same one, and their places order them. That
-//!    of an operation that may have to begin again, a locked one, is [`STAMP_TENTATIVE`] at first.
+//!    alone takes it from [`ThreadBlock::stamp`], and another one does so as long as the [`clock`] has it, so many records have
+//!    the same one, and their places order them. That of an operation that may have to begin again, a locked one, is [`STAMP_TENTATIVE`] at first.
 //! 4. **Perform.** The store, flush or fence is executed. Records are written ahead: of each thread
 //!    the newest record (at each signal depth) may be of an operation that has not happened, if
 //!    the thread was killed just then. The runtime turns the record of an operation that faulted
@@ -50,6 +50,7 @@
 
 mod block;
 pub mod chunk;
+pub mod clock;
 pub mod explore;
 pub mod file;
 pub mod fuzz;
@@ -75,4 +76,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;

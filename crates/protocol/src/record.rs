@@ -5,7 +5,7 @@
 //! | offset | what |
 //! | --- | --- |
 //! | 0 | header: kind, flags, value length (16 bits), site (32 bits) |
-//! | 8 | stamp of `rdtsc`, or of an earlier one ([`crate::ThreadBlock::stamp`]); zero until the record is committed; its highest bit: [`STAMP_TENTATIVE`] |
+//! | 8 | stamp of the [`crate::clock`]; zero until the record is committed; its highest bit: [`STAMP_TENTATIVE`] |
 //! | 16 | address as the target sees it, if [`FLAG_ADDRESS`] |
 //! | 24 | value, padded with anything to eight bytes |
 //! | | value once more, if [`FLAG_MASKED`] |

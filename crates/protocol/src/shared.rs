@@ -11,8 +11,10 @@
 //! [`RecordingControl::freed`] for threads that wait for one. A chunk of a dead thread is read as if retired.
 //! The chunks of a thread are ordered by their `sequence`.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::clock::Clock;
 use crate::file::TreeTable;
 pub use crate::schedule::Schedule;
 use crate::{ThreadBlock, chunk, store_lock};
@@ -130,7 +132,12 @@ pub struct RecordingControl {
     pub store_locks_used: AtomicU32,
     /// The trees whose files are recorded.
     pub trees: TreeTable,
+    /// What orders the records of all threads.
+    pub clock: Clock,
 }
+
+/// Where the clock is in every process of the target.
+pub const CLOCK_ADDRESS: u64 = CONTROL_ADDRESS + offset_of!(RecordingControl, clock) as u64;
 
 /// How a process of the target reaches the host without inherited descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use powerfail_model::ThreadIndex;
 use powerfail_protocol::message::{MessageKind, sites_of};
@@ -19,7 +20,7 @@ use rustc_hash::FxHashMap;
 use rustix::fd::OwnedFd;
 use rustix::process::Pid;
 
-use crate::clock::Stamp;
+use crate::clock::{Stamp, TakenStamps};
 use crate::error::RecordError;
 use crate::executed::ExecutedPrograms;
 use crate::merge::{Limit, Merge};
@@ -58,7 +59,7 @@ pub(crate) struct Drain {
     modules: FxHashMap<(PathBuf, Vec<u8>, u64), ModuleIndex>,
     merge: Merge,
     scan: Scan,
-    slack_ticks: u64,
+    taken: TakenStamps,
     stuck_passes: u32,
     /// Whether no process has a connection.
     is_disconnected: bool,
@@ -87,7 +88,7 @@ impl Drain {
         shared: Arc<SharedFile>,
         socket: Socket,
         output: Output,
-        slack_ticks: u64,
+        slack: Duration,
     ) -> Self {
         Self {
             shared,
@@ -100,7 +101,7 @@ impl Drain {
             modules: FxHashMap::default(),
             merge: Merge::default(),
             scan: Scan::default(),
-            slack_ticks,
+            taken: TakenStamps::new(slack),
             stuck_passes: 0,
             is_disconnected: false,
             greeted: false,
@@ -128,7 +129,7 @@ impl Drain {
         let deserted =
             self.is_disconnected && self.processes.all_gone() && !self.executed.is_any_expected();
         self.end_threads(deserted);
-        let before = Stamp::now().minus(self.slack_ticks);
+        let before = self.taken.add(self.shared.tick(), Instant::now());
         let chunks = self.look();
         self.receive()?;
         self.executed.settle_ended();
@@ -317,6 +318,7 @@ impl Drain {
             thread.final_depth,
             mappings,
             &self.output.pools,
+            &self.shared,
         );
         self.suspects.extend(found);
     }
@@ -329,7 +331,7 @@ impl Drain {
         // The newest first: a store that was not made explains nothing.
         suspects.sort_unstable_by_key(|suspect| std::cmp::Reverse(suspect.stamp));
         for suspect in suspects {
-            if known.minus(self.slack_ticks) <= suspect.looked_at {
+            if known <= suspect.looked_at {
                 settled = settled.min(suspect.stamp);
                 self.suspects.push(suspect);
             } else if suspect.is_unperformed(&self.merge) {
@@ -458,10 +460,11 @@ impl Drain {
             Some(MessageKind::PoolUnmap) => {
                 let process = self.processes.of(sender);
                 let [address, len_bytes, ..] = message.words;
-                self.processes
-                    .get_mut(process)
-                    .mappings
-                    .unmap(address, len_bytes, Stamp::now());
+                self.processes.get_mut(process).mappings.unmap(
+                    address,
+                    len_bytes,
+                    self.shared.tick(),
+                );
                 Ok(())
             }
             Some(MessageKind::PoolMove) => {
@@ -744,7 +747,7 @@ impl Drain {
                 len_bytes: pool_len_bytes,
                 known,
             } => {
-                let now = Stamp::now();
+                let now = self.shared.tick();
                 let process = self.processes.of(sender);
                 self.processes
                     .get_mut(process)

@@ -262,11 +262,11 @@ impl ExecutedPrograms {
         self.announced.keys().copied()
     }
 
-    /// Kills the processes that may still say hello.
-    pub(crate) fn kill(&self) {
+    /// Sends a signal to the processes that may still say hello.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let processes = self.announced.values();
         for process in processes.filter_map(|announced| announced.process.as_ref()) {
-            let _ = rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL);
+            let _ = rustix::process::pidfd_send_signal(process, signal);
         }
     }
 }

@@ -143,7 +143,7 @@ impl Mappings {
                 last = last.or(Some(mapping));
             }
         }
-        // The clocks of processors may differ a little, but the store certainly happened.
+        // The host may learn of an end late, but the store certainly happened.
         last
     }
 

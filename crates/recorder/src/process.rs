@@ -210,14 +210,14 @@ impl Processes {
         self.all.iter().all(Process::is_gone)
     }
 
-    /// Kills all processes: the recording has failed, and they would wait for it forever.
-    pub(crate) fn kill(&self) {
+    /// Sends a signal to all processes.
+    pub(crate) fn signal(&self, signal: Signal) {
         for handle in self
             .all
             .iter()
             .filter_map(|process| process.handle.as_ref())
         {
-            let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
+            let _ = rustix::process::pidfd_send_signal(handle, signal);
         }
     }
 }

@@ -21,7 +21,6 @@ use rustix::time::Timespec;
 use crate::author;
 use crate::backend;
 use crate::check::self_check;
-use crate::clock::ticks_of_a_millisecond;
 use crate::doorbell::Doorbell;
 use crate::drain::Drain;
 use crate::error::RecordError;
@@ -45,7 +44,7 @@ use crate::wait::Exit;
 
 /// How long a record waits for older records: longer than a thread that is preempted in the middle of an append
 /// usually waits for a processor.
-const SLACK_MS: u64 = 50;
+const SLACK: Duration = Duration::from_millis(50);
 
 /// The longest pause between passes while records wait to be ordered.
 const BUSY_WAIT: Timespec = Timespec {
@@ -106,12 +105,7 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
         options.stacks,
         options.output_prefix_bytes,
     );
-    let mut recording = Drain::new(
-        Arc::clone(&shared),
-        socket,
-        output,
-        SLACK_MS * ticks_of_a_millisecond(),
-    );
+    let mut recording = Drain::new(Arc::clone(&shared), socket, output, SLACK);
 
     let sleepers = (options.schedule.depth > 0)
         .then(|| Sleepers::start(&shared))
@@ -147,8 +141,8 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
     let ended = match drained {
         Ok(ended) => ended,
         Err(error) => {
-            recording.processes.kill();
-            recording.executed.kill();
+            recording.processes.signal(Signal::KILL);
+            recording.executed.signal(Signal::KILL);
             return Err(error);
         }
     };
@@ -394,17 +388,24 @@ fn drain(
     let mut ended = None;
     let mut timed_out = false;
     let mut waiting = Vec::new();
+    let mut passed_on = None;
     loop {
         let seen = shared.retirements();
-        for signal in forwarder.pending() {
+        let stop = options.stop.take().then_some(Signal::TERM);
+        for signal in forwarder.pending().chain(stop) {
             target.signal(signal);
-        }
-        if options.stop.take() {
-            target.signal(Signal::TERM);
+            passed_on = Some(signal);
         }
         let interrupted = forwarder.interrupted();
         if ended.is_none() {
             ended = target.look()?.map(|exit| (exit, target.started.elapsed()));
+        }
+        // What the target was asked to end it has left to its children: a signal of the terminal reaches them, too.
+        if ended.is_some()
+            && let Some(signal) = passed_on.take()
+        {
+            recording.processes.signal(signal);
+            recording.executed.signal(signal);
         }
         let progress = recording.pass(&mut || forwarder.interrupted())?;
         let time_limit = options.time_limit;
@@ -412,8 +413,8 @@ fn drain(
             timed_out = true;
             waiting = recording.describe_threads(target.id().as_raw_nonzero().get());
             target.signal(Signal::KILL);
-            recording.processes.kill();
-            recording.executed.kill();
+            recording.processes.signal(Signal::KILL);
+            recording.executed.signal(Signal::KILL);
         }
         // Descendants that are not recorded may live on, but neither an interrupt nor the time limit waits for them.
         let is_left = interrupted || timed_out && recording.processes.all_gone();

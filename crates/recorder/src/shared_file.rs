@@ -29,6 +29,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
+use crate::clock::Stamp;
 use crate::error::RecordError;
 
 /// A chunk of the shared file.
@@ -518,7 +519,13 @@ impl SharedFile {
         cursor.load(Ordering::Acquire)
     }
 
-    /// Whether the thread in a slot does not read the clock for each record.
+    /// Takes a stamp: what is not reserved yet has a later one.
+    pub(crate) fn tick(&self) -> Stamp {
+        // SAFETY: a field of the control page that is an atomic.
+        Stamp(unsafe { (*self.control()).clock.tick() })
+    }
+
+    /// Whether the thread in a slot does not look at the clock for each record.
     pub(crate) fn is_alone(&self, index: SlotIndex) -> bool {
         let block = self.slot(index);
         // SAFETY: aligned words of the slot. The first one is changed by its thread and others, with single instructions.

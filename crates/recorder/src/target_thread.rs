@@ -60,7 +60,7 @@ pub(crate) struct TargetThread {
     cursor: Option<u64>,
     /// It existed at the last look.
     looked_at: bool,
-    /// It did not read the clock for each record then.
+    /// It did not look at the clock for each record then.
     is_alone: bool,
     next_sequence: u64,
     /// How much of the chunk with that sequence has been read.
@@ -166,8 +166,8 @@ impl TargetThread {
         result
     }
 
-    /// The thread will deliver no records older than this. `before` is a moment before the last look, minus the
-    /// slack of clocks.
+    /// The thread will deliver no records older than this. `before` is a stamp that the host has taken before the
+    /// last look.
     pub(crate) fn bound(&self, before: Stamp, result: ReadResult) -> Stamp {
         match self.life {
             Life::Read | Life::Written => Stamp::MAX,

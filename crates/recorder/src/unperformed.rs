@@ -7,7 +7,7 @@
 //! when all records up to that moment are known. Until then no later record is written.
 //!
 //! Only records that still wait are examined. The self-check finds a store that its thread recorded longer before
-//! its death than the slack of clocks, and did not make.
+//! its death than records wait, and did not make.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use crate::mapping::Mappings;
 use crate::merge::Merge;
 use crate::pool::Pools;
 use crate::queue::{Item, Position};
+use crate::shared_file::SharedFile;
 
 /// A store of a dead thread whose bytes were not in the pool.
 #[derive(Clone, Debug)]
@@ -67,6 +68,7 @@ pub(crate) fn suspects(
     depth: u32,
     mappings: &Mappings,
     pools: &Pools,
+    shared: &SharedFile,
 ) -> Vec<Suspect> {
     // In a handler the newest record of the code that it interrupted can be any.
     let candidates_max = if depth == 0 { 1 } else { usize::MAX };
@@ -99,7 +101,7 @@ pub(crate) fn suspects(
             } else {
                 Vec::new()
             },
-            looked_at: Stamp::now(),
+            looked_at: shared.tick(),
         });
     }
     suspects

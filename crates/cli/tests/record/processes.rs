@@ -201,6 +201,36 @@ fn children_killed_in_the_middle_of_stores() {
     }
 }
 
+/// A signal for powerfail ends the target and then its children, which the signal of a terminal would reach by itself. Otherwise
+/// the recording would go on until its time limit.
+#[test]
+fn an_interruption_ends_children_too() {
+    let program = target("processes.c", &["-O2"]);
+    for mode in Mode::BOTH {
+        let recorder = Recorder::new(&program, &["waiting_child", "{pool}"])
+            .mode(mode)
+            .option("--record-timeout", "60s");
+        let mut powerfail = recorder
+            .to_command()
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("powerfail runs");
+        let mut output = BufReader::new(powerfail.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line of the child");
+        assert_eq!(line, "ready\n");
+        let id = i32::try_from(powerfail.id()).expect("an id");
+        let id = rustix::process::Pid::from_raw(id).expect("an id");
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+        let summary = std::io::read_to_string(output).expect("a summary");
+        let status = powerfail.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0), "{summary}");
+        let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+        assert_eq!(summary["signal"], 15, "{summary}");
+        assert_eq!(summary["processes"], 2, "{summary}");
+    }
+}
+
 /// The next recording removes the files that a killed recording leaves.
 #[test]
 fn a_killed_recording_leaves_nothing_for_long() {

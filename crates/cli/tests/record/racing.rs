@@ -1,7 +1,7 @@
 //! Stores that race: of several threads or processes to the same bytes, of all sizes. Every recording checks itself, and that
 //! check fails if two stores are recorded in an order in which they did not happen, even if a third one hides it.
 
-use crate::common::{Mode, Recorder, Recording, record, target};
+use crate::common::{Event, Mode, Recorder, Recording, record, target};
 
 fn run(mode: Mode, how: &str, count: u32, rounds: u32) -> Recording {
     let program = target("racing.c", &["-O2", "-pthread"]);
@@ -24,6 +24,18 @@ fn threads() {
 fn one_word() {
     run(Mode::Patch, "tight", 4, 4000);
     run(Mode::Trap, "tight", 4, 500);
+}
+
+/// A store that another thread makes because of volatile memory that was written after a store comes after it, although nothing
+/// of that memory is recorded, and the two stores share no lock.
+#[test]
+fn one_after_the_other() {
+    for (mode, rounds) in [(Mode::Patch, 1000), (Mode::Trap, 50)] {
+        let recording = run(mode, "turns", 3, rounds);
+        let stores = recording.stores();
+        let values = stores.iter().map(Event::value);
+        assert!(values.eq(0..u64::from(3 * 3 * rounds)), "{mode:?}");
+    }
 }
 
 /// These tests can fail: without locks, recordings are soon in a wrong order, and the check of a recording notices it.

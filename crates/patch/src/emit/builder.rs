@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A and P are two of RSI, RDI, RBX and RCX that the instruction does not use as operands: they can
-//! be encoded without a REX prefix, which `mov [mem], ah` needs. RAX and RDX are free for `rdtsc`.
+//! be encoded without a REX prefix, which `mov [mem], ah` needs. RAX and RDX are free for the stamp.
 
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use powerfail_protocol::{
@@ -21,8 +21,8 @@ use powerfail_protocol::{
     VALUE_AT, chunk, offset, turn,
 };
 
-use super::lock::{Failure, Locking};
-use super::settings::{EmitterSettings, LockedFences, StampOrder, Turns};
+use super::lock::{Failure, LOCK, Locking};
+use super::settings::{EmitterSettings, LockedFences, Turns};
 use super::stack::Search;
 use super::state::{LockedWork, RepeatedWork, Trampoline, WorkForm};
 use super::{EmitError, relocate};
@@ -445,35 +445,62 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// RAX = stamp. Uses RDX. A thread that is alone does not read the clock.
+    /// RAX = stamp. Uses RDX and the flags. A thread that is alone does not look at the clock. Where pools are shared, there
+    /// is a locked instruction between the reservation and this.
     pub(super) fn stamp(&mut self) {
+        self.asm
+            .rm(Code::Mov_r64_rm64, Register::RAX, gs(offset::STAMP));
         if self.is_shared {
-            self.read_clock(StampOrder::AfterLoads);
-        } else {
-            self.asm
-                .rm(Code::Mov_r64_rm64, Register::RAX, gs(offset::STAMP));
+            self.look_at_clock();
         }
     }
 
-    /// As `stamp`, in code that threads run whether they are alone or not. Changes the flags.
+    /// As `stamp`, in code that threads run whether they are alone or not, and that takes no lock.
     pub(super) fn stamp_alone_or_shared(&mut self) {
         let stamped = self.asm.label();
         self.asm
             .rm(Code::Mov_r64_rm64, Register::RAX, gs(offset::STAMP));
         self.asm.mi(Code::Cmp_rm32_imm8, gs(offset::IS_SHARED), 0);
         self.asm.jump_if(Condition::Equal, stamped);
-        self.read_clock(self.settings.stamp_order);
+        self.show_reservation();
+        self.look_at_clock();
         self.asm.bind(stamped);
     }
 
-    /// RAX = time. Uses RDX.
-    pub(super) fn read_clock(&mut self, order: StampOrder) {
-        if order == StampOrder::AfterLoads {
-            self.asm.op0(Code::Lfence);
-        }
-        self.asm.op0(Code::Rdtsc);
-        self.asm.ri(Code::Shl_rm64_imm8, Register::RDX, 32);
-        self.asm.rr(Code::Or_r64_rm64, Register::RAX, Register::RDX);
+    /// Lets the host see the reservation before this thread looks at the clock. Any locked instruction does that.
+    pub(super) fn show_reservation(&mut self) {
+        self.asm.raw(&[LOCK]);
+        self.asm.mi(Code::Or_rm32_imm8, gs(offset::PENDING), 0);
+    }
+
+    /// RAX is the stamp that this thread has taken last. If the clock has another one, RAX = a new one. Uses RDX.
+    fn look_at_clock(&mut self) {
+        let stamped = self.asm.label();
+        self.asm
+            .rm(Code::Mov_r64_rm64, Register::RDX, gs(offset::CLOCK));
+        self.asm
+            .mr(Code::Cmp_rm64_r64, at(Register::RDX, 0), Register::RAX);
+        self.asm.jump_if(Condition::Equal, stamped);
+        self.take_stamp();
+        self.asm.bind(stamped);
+    }
+
+    /// RAX = a new stamp. RDX is where the clock is.
+    fn take_stamp(&mut self) {
+        self.asm.ri(Code::Mov_r32_imm32, Register::EAX, 1);
+        self.asm.raw(&[LOCK]);
+        self.asm
+            .mr(Code::Xadd_rm64_r64, at(Register::RDX, 0), Register::RAX);
+        self.asm.ri(Code::Add_rm64_imm8, Register::RAX, 1);
+        self.asm
+            .mr(Code::Mov_rm64_r64, gs(offset::STAMP), Register::RAX);
+    }
+
+    /// RAX = a new stamp. Uses RDX and the flags.
+    pub(super) fn new_stamp(&mut self) {
+        self.asm
+            .rm(Code::Mov_r64_rm64, Register::RDX, gs(offset::CLOCK));
+        self.take_stamp();
     }
 
     /// Takes the stamp and commits the record.

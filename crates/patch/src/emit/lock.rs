@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The lock instruction orders the work behind the taking, and x86 keeps stores in their order, so a thread that sees a lock
-//! free sees the store that was made under it. Its stamp is greater: the clock is read after the lock was taken.
+//! free sees the store that was made under it. Its stamp is not smaller: the thread looks at the clock after the lock was taken.
 //! Non-temporal stores keep no order, so under a lock ordinary ones take their place.
 
 use iced_x86::{Code, MemoryOperand, Register};

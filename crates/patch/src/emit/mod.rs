@@ -11,10 +11,11 @@
 //! - **Values** are never read back. A store is executed twice, with the record as its first memory
 //!   operand. A read-modify-write is executed on a copy in the record, which is then stored.
 //! - **Locked** operations are a loop around `lock cmpxchg`: what it exchanged is what was recorded,
-//!   and the stamp lies between the load that it confirmed and the exchange, so the order of stamps is
+//!   and the stamp is taken between the load that it confirmed and the exchange, so the order of stamps is
 //!   the order of exchanges (but for an ABA of the location).
-//! - **Stamps** are read before the store: a store cannot be seen before its stamp was taken. A thread that is alone reads no
-//!   clock: what it records has the stamp that the runtime has left for it, and is ordered by its place.
+//! - **Stamps** come before the store: a store cannot be seen before its stamp was taken. A thread that is alone looks at no
+//!   clock: what it records has the stamp that the runtime has left for it, and is ordered by its place. Another one takes a
+//!   new stamp if others have taken one since ([`powerfail_protocol::clock`]).
 //! - **Stores of several threads** to the same bytes have the order of their stamps, because stamp and store are made under
 //!   a lock (`lock.rs`). A trampoline has its body twice, and only that for shared pools takes locks.
 //!
@@ -48,7 +49,7 @@ pub use access::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, LOADS_MOVE, MAX_ACCESS_LEN,
     STORES_MOVE, UNREAD_SHIFT,
 };
-pub use settings::{EmitterSettings, LockedFences, StampOrder, Turns, VolatileFlushes};
+pub use settings::{EmitterSettings, LockedFences, Turns, VolatileFlushes};
 pub use state::{Interruption, LockedWork, RepeatedWork, StateMap, Trampoline, WaysOut, WorkForm};
 
 use crate::assembler::Assembler;

@@ -11,12 +11,11 @@
 
 use iced_x86::{Code, Mnemonic, OpKind, Register};
 use powerfail_protocol::{
-    EventKind, FLAG_ADDRESS, Header, STAMP_AT, STAMP_TENTATIVE, ScratchSlot, VALUE_AT, offset,
+    EventKind, FLAG_ADDRESS, Header, STAMP_AT, STAMP_TENTATIVE, ScratchSlot, VALUE_AT,
 };
 
 use super::builder::{Builder, Width, width};
 use super::lock::{Extent, LOCK};
-use super::settings::StampOrder;
 use super::state::WorkForm;
 use crate::assembler::{Condition, Label, at, gs};
 use crate::classify::Store;
@@ -117,12 +116,7 @@ impl Builder<'_> {
     /// RAX = stamp of a record that may be made anew: always a new one. Uses RDX and the flags.
     fn tentative_stamp(&mut self) {
         const BIT: i32 = STAMP_TENTATIVE.trailing_zeros().cast_signed();
-        self.read_clock(StampOrder::AfterLoads);
-        if !self.is_shared {
-            // What follows is not earlier.
-            self.asm
-                .mr(Code::Mov_rm64_r64, gs(offset::STAMP), Register::RAX);
-        }
+        self.new_stamp();
         self.asm.ri(Code::Bts_rm64_imm8, Register::RAX, BIT);
     }
 

@@ -43,6 +43,9 @@ impl Builder<'_> {
     /// A flush that no store of another thread races with, or that is not of a pool.
     fn loose_flush(&mut self, kind: EventKind, may_be_volatile: bool) {
         self.describe_record(self.header(kind, FLAG_ADDRESS, 0));
+        if self.is_shared {
+            self.show_reservation();
+        }
         self.commit();
         self.note_flush(kind);
         self.restore_all();

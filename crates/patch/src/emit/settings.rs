@@ -9,8 +9,6 @@ pub struct EmitterSettings {
     pub window: PoolWindow,
     /// Whether `rdfsbase` can be executed (`AT_HWCAP2`, bit 1).
     pub has_fsgsbase: bool,
-    /// How stamps of fences are ordered with earlier loads.
-    pub stamp_order: StampOrder,
     /// Which locked operations on volatile memory are recorded.
     pub locked_fences: LockedFences,
     /// Whether flushes of volatile memory are recorded.
@@ -29,7 +27,6 @@ impl EmitterSettings {
         Self {
             window,
             has_fsgsbase: true,
-            stamp_order: StampOrder::Relaxed,
             locked_fences: LockedFences::WhenPending,
             volatile_flushes: VolatileFlushes::Ignored,
             executes_flushes: true,
@@ -37,18 +34,6 @@ impl EmitterSettings {
             turns: Turns::NotAskedFor,
         }
     }
-}
-
-/// How the stamp of a fence is ordered with the loads before it. Those of locked operations on a pool, and of stores and
-/// flushes under a lock, are always ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StampOrder {
-    /// `rdtsc`: the processor may read the clock while an earlier load still waits for its line. If
-    /// that load is what makes this store come after another thread's, the stamps can be the wrong
-    /// way round, by at most the time that the load waits.
-    Relaxed,
-    /// `lfence; rdtsc`: never before an earlier load. Slower.
-    AfterLoads,
 }
 
 /// Which locked operations on volatile memory are recorded as fences, other than those that leave their memory as it

@@ -3,7 +3,7 @@
 //! was written.
 
 use iced_x86::{Code, Mnemonic};
-use powerfail_patch::{Action, EmitterSettings, LockedFences, StampOrder, Store, StoreForm, Turns};
+use powerfail_patch::{Action, EmitterSettings, LockedFences, Store, StoreForm, Turns};
 
 use crate::bench::Bench;
 use crate::cases::{Case, STATUS_FLAGS, random_case};
@@ -210,7 +210,6 @@ fn near_window() {
 #[test]
 fn far_window() {
     let ran = sweep(Layout::Far, 2, 5, |settings| {
-        settings.stamp_order = StampOrder::AfterLoads;
         settings.locked_fences = LockedFences::Always;
     });
     assert!(ran > 1000, "only {ran} instances ran");

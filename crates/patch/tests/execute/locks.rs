@@ -152,3 +152,33 @@ fn no_handler_runs_under_a_lock() {
     assert!(tally.done > 500, "{}", tally.done);
     assert!(tally.completed > 50, "{}", tally.completed);
 }
+
+/// A thread uses its stamp again until another one has taken one.
+#[test]
+fn a_stamp_is_used_again_until_another_one_is_taken() {
+    let mut bench = Bench::new(Layout::Near, |_| {});
+    bench.machine.share_pool();
+    let mut random = Random::new(13);
+    for code in [Code::Mov_rm64_r64, Code::Add_rm32_r32, Code::Clwb_m8] {
+        let case = core::iter::from_fn(|| Some(random_case(&mut bench, code, &mut random)))
+            .flatten()
+            .find(|case| case.aim.in_pool && !case.site.instruction.has_lock_prefix())
+            .unwrap();
+        let at = Machine::code_address(TRAMPOLINE_AT);
+        let mut out = [0; MAX_TRAMPOLINE_LEN];
+        let emitted = bench
+            .emitter
+            .emit(&case.site, SITE, at, false, &mut out)
+            .unwrap();
+        bench.write_snippet(&case.code);
+        bench.machine.write_code(at, &out[..emitted.len_bytes]);
+        bench.machine.reset_ring(None);
+        bench.machine.run(at, &case.state);
+        bench.machine.run(at, &case.state);
+        let taken = bench.machine.tick();
+        bench.machine.run(at, &case.state);
+        let records = bench.machine.records();
+        let stamps: Vec<u64> = records.iter().map(|record| record.stamp).collect();
+        assert_eq!(stamps, [taken - 1, taken - 1, taken + 1], "{code:?}");
+    }
+}

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{self, Context, State};
+use powerfail_protocol::clock::Clock;
 use powerfail_protocol::stack::{self, Check, Entry};
 use powerfail_protocol::{
     EventKind, PoolWindow, Record, Records, ScratchSlot, SiteId, ThreadBlock, chunk, request,
@@ -49,10 +50,11 @@ const SLOW_STACK: u64 = 0x7400_0000;
 const SLOW_STACK_LEN: usize = 0x10000;
 const STACK_TABLE: u64 = 0x7500_0000;
 const STACK_TABLE_LEN: usize = 0x10_0000;
+const CLOCK: u64 = 0x7710_0000;
 const STORE_LOCKS: u64 = 0x7700_0000;
 const CHUNKS: u64 = 0x7800_0000;
 const CHUNK_COUNT: u64 = 2;
-/// What the block says that the time is: long ago.
+/// The stamp that the block has: others have taken some since.
 pub(crate) const FIRST_STAMP: u64 = 1;
 /// How much of a chunk a run can fill, from its start and up to its end.
 const USED_START_LEN: usize = 0x6000;
@@ -267,6 +269,9 @@ impl Machine {
             read_write,
         );
         machine.map(SLOW_STACK, SLOW_STACK_LEN, read_write);
+        machine.map(CLOCK, 4096, read_write);
+        machine.tick();
+        machine.tick();
         machine.map(STACK_TABLE, STACK_TABLE_LEN, read_write);
         for index in 0..CHUNK_COUNT {
             machine.map(
@@ -279,6 +284,7 @@ impl Machine {
         block.self_address = BLOCK;
         block.cursor = CHUNKS;
         block.stamp = FIRST_STAMP;
+        block.clock = CLOCK;
         block.stack_table = STACK_TABLE + 8;
         block.refill_entry = CODE + STUB_AT as u64;
         block.refill_function = refill as extern "C" fn(*mut ThreadBlock) as usize as u64;
@@ -331,6 +337,13 @@ impl Machine {
         let block = self.memory(BLOCK, size_of::<ThreadBlock>()).as_mut_ptr();
         // SAFETY: mapped, aligned, large enough; any bytes are a valid block. As for `memory`.
         unsafe { &mut *block.cast() }
+    }
+
+    /// Takes a stamp, as another thread does.
+    pub(crate) fn tick(&mut self) -> u64 {
+        let clock = self.memory(CLOCK, size_of::<Clock>()).as_mut_ptr();
+        // SAFETY: mapped, aligned, large enough; any bytes are a valid clock. As for `memory`.
+        unsafe { &*clock.cast::<c_void>().cast::<Clock>() }.tick()
     }
 
     /// Lets stores take locks, as those of a process with several threads do.
@@ -585,6 +598,7 @@ impl Machine {
                             store_locks,
                             is_shared,
                             stamp: FIRST_STAMP,
+                            clock: CLOCK,
                             refill_entry: Self::stub_address(),
                             refill_function: refill as *const () as u64,
                             slow_stack_top: slow_stack.as_ptr_range().end as u64 / 64 * 64,

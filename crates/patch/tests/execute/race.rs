@@ -1,5 +1,6 @@
 //! Operations of two threads on one word. Locked ones: every value is recorded exactly, and stamps are in the order in which
-//! the values were written. Plain stores to a shared pool: each found what the store with the next smaller stamp wrote.
+//! the values were written. Plain stores to a shared pool: each found what the store before it in the order of stamps wrote. Those of
+//! one stamp belong to one thread, in their order.
 
 use powerfail_patch::MAX_TRAMPOLINE_LEN;
 use powerfail_protocol::{EventKind, Records, SiteId};
@@ -65,7 +66,7 @@ fn check_shared(body: &[u8], value_len: usize, offset: usize) {
             .map(|record| (record.stamp, record.value(), record.found().unwrap()))
             .collect();
         assert_eq!(records.len() as u64, 2 * ROUNDS);
-        records.sort_unstable();
+        records.sort_by_key(|(stamp, ..)| *stamp);
         let first = vec![0; value_len];
         let mut value: &[u8] = &first;
         for (stamp, next, found) in records {
@@ -116,7 +117,7 @@ fn shared_flush() {
             .map(|record| (record.stamp, record.header.kind, record.value()))
             .collect();
         assert_eq!(records.len() as u64, 4 * ROUNDS);
-        records.sort_unstable();
+        records.sort_by_key(|(stamp, ..)| *stamp);
         let mut value: &[u8] = &[0; 8];
         for (stamp, kind, word) in records {
             match kind {

@@ -386,6 +386,12 @@ impl Appender {
         }
     }
 
+    /// A new stamp.
+    pub(crate) fn stamp(&self) -> u64 {
+        // SAFETY: an atomic of the control page.
+        unsafe { (*self.runtime.control()).clock.tick() }
+    }
+
     /// Commits the reserved record.
     pub(crate) fn commit(&self, at: Reserved, stamp: u64) {
         self.put(at, 8, stamp);
@@ -406,7 +412,7 @@ impl Appender {
     ) -> Reserved {
         let at = self.reserve(header.record_len());
         self.describe(at, header, address, images);
-        self.commit(at, stamp());
+        self.commit(at, self.stamp());
         at
     }
 
@@ -518,12 +524,6 @@ pub(crate) fn store(site: u32, len: usize) -> Header {
         value_len: len as u16,
         site: SiteId(site),
     }
-}
-
-/// The current time stamp.
-pub(crate) fn stamp() -> u64 {
-    // SAFETY: only reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// A path in an argument.

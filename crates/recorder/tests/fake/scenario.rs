@@ -8,7 +8,7 @@ use powerfail_protocol::message::{MessageKind, SiteTactic};
 use powerfail_protocol::{EventKind, Header, STAMP_TENTATIVE};
 use rustix::process::Signal;
 
-use crate::runtime::{Appender, Mapped, POOL_ADDRESS, Runtime, path, stamp, store};
+use crate::runtime::{Appender, Mapped, POOL_ADDRESS, Runtime, path, store};
 
 const PAGE: u64 = 4096;
 
@@ -271,7 +271,7 @@ fn daemon(pool: &str) {
     }
     thread.muted = true;
     let parent = rustix::process::getpid();
-    // SAFETY: as above.
+    // SAFETY: this process has one thread.
     if unsafe { libc::fork() } == 0 {
         wait_until_gone(parent);
         let mut own = runtime.thread();
@@ -347,10 +347,10 @@ fn interrupted(pool: &str) {
     }
     thread.depth().store(1, Ordering::Release);
     thread.describe(reserved, store(0, 8), Some(POOL_ADDRESS + 8), &[&[3; 8]]);
-    thread.commit(reserved, stamp());
+    thread.commit(reserved, thread.stamp());
     mapped.write(POOL_ADDRESS + 8, &[3; 8]);
     thread.depth().store(0, Ordering::Release);
-    thread.commit(described, stamp());
+    thread.commit(described, thread.stamp());
     mapped.write(POOL_ADDRESS, &[2; 8]);
     for number in 0..40_000u64 {
         thread.store(0, &mapped, POOL_ADDRESS + 16, &number.to_le_bytes());
@@ -380,14 +380,14 @@ fn tentative(pool: &str) {
     let mapped = map(&thread, pool, 1);
     let at = thread.reserve(locked().record_len());
     thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[1; 8]]);
-    thread.commit(at, stamp() | STAMP_TENTATIVE);
+    thread.commit(at, thread.stamp() | STAMP_TENTATIVE);
     wait_for_host(&thread, pool);
     other.store(0, &mapped, POOL_ADDRESS, &[1; 8]);
     wait_for_host(&thread, pool);
     thread.commit(at, 0);
     wait_for_host(&thread, pool);
     thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[2; 8]]);
-    let announced = stamp();
+    let announced = thread.stamp();
     thread.commit(at, announced | STAMP_TENTATIVE);
     wait_for_host(&thread, pool);
     mapped.write(POOL_ADDRESS, &[2; 8]);
@@ -401,7 +401,7 @@ fn tentative_held(pool: &str) {
     let mapped = map(&thread, pool, 1);
     let at = thread.reserve(locked().record_len());
     thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[1; 8]]);
-    thread.commit(at, stamp() | STAMP_TENTATIVE);
+    thread.commit(at, thread.stamp() | STAMP_TENTATIVE);
     thread.depth().store(1, Ordering::Release);
     for number in 0..20_000u64 {
         thread.store(0, &mapped, POOL_ADDRESS, &number.to_le_bytes());
@@ -411,7 +411,7 @@ fn tentative_held(pool: &str) {
     thread.commit(at, 0);
     wait_for_host(&thread, pool);
     thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[2; 8]]);
-    let announced = stamp();
+    let announced = thread.stamp();
     thread.commit(at, announced | STAMP_TENTATIVE);
     mapped.write(POOL_ADDRESS, &[2; 8]);
     thread.commit(at, announced);
@@ -422,7 +422,8 @@ fn tentative_held(pool: &str) {
 fn tentative_killed(pool: &str) {
     let (runtime, thread) = begin();
     let mapped = map(&thread, pool, 1);
-    for (number, stamp) in (1..).zip([stamp() | STAMP_TENTATIVE, stamp() | STAMP_TENTATIVE, 0]) {
+    let tentative = || thread.stamp() | STAMP_TENTATIVE;
+    for (number, stamp) in (1..).zip([tentative(), tentative(), 0]) {
         let mut killed = runtime.thread();
         let address = POOL_ADDRESS + 8 * u64::from(number);
         let at = killed.reserve(locked().record_len());

@@ -105,7 +105,7 @@ fn name_of(variable: &[u8]) -> &[u8] {
 unsafe fn completed(environment: Strings) -> Option<Vec<*const c_char>> {
     // SAFETY: written once, and never freed.
     let ours = unsafe { VARIABLES.load(Ordering::Acquire).as_ref() }?;
-    // SAFETY: by the contract.
+    // SAFETY: the caller passes a list of strings that ends with a null pointer.
     let given = || unsafe { strings(environment) };
     let is_there = |name: &str, part: &[u8]| {
         given().any(|variable| {
@@ -159,7 +159,7 @@ unsafe fn tell_given(
                 host::send(MessageKind::ExecWords, [process, kind, 0, 0, 0], text, None);
             }
         };
-        // SAFETY: by the contract.
+        // SAFETY: the caller passes a list of strings that ends with a null pointer.
         for word in unsafe { strings(list) } {
             let word = word.to_bytes_with_nul();
             let is_ours = |name: &&str| word.starts_with(name.as_bytes());
@@ -195,7 +195,7 @@ unsafe fn tell_given(
 /// The path is a string.
 unsafe fn announce(path: *const c_char) {
     if !path.is_null() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller passes a C string or a null pointer, which is excluded.
         let path = unsafe { CStr::from_ptr(path) };
         host::send(MessageKind::Exec, [0; 5], path.to_bytes(), None);
     }
@@ -214,7 +214,7 @@ unsafe fn around_exec<T>(
     if !host::attached() {
         return execute(environment);
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller passes what `execve` takes: a string and lists that end with a null pointer.
     let complete = unsafe {
         tell_given(0, arguments, environment, &[]);
         announce(path);

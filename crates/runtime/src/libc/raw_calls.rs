@@ -95,13 +95,13 @@ unsafe fn submits_to_pool(count: usize, requests: usize) -> bool {
     const PREADV: u16 = 7;
     const PWRITEV: u16 = 8;
     (0..count).any(|place| {
-        // SAFETY: by the contract.
+        // SAFETY: the kernel reads the same requests in this call.
         let request = unsafe { &**(requests as *const *const Asynchronous).add(place) };
         match request.operation {
             PWRITE | PWRITEV => pools::is_pool(request.fd),
             PREAD => pools::is_in_pool(request.buffer),
             PREADV => {
-                // SAFETY: by the contract.
+                // SAFETY: the kernel reads the same list in this call.
                 let parts = unsafe { iovec::parts(request.buffer as usize, request.len as usize) };
                 parts.iter().any(|part| pools::is_in_pool(part.address))
             }

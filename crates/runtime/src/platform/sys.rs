@@ -294,12 +294,6 @@ pub(crate) fn fs() -> u64 {
     base
 }
 
-/// The time stamp counter.
-pub(crate) fn stamp() -> u64 {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
 /// What fstat says that is of interest here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStatus {

@@ -139,8 +139,6 @@ pub(crate) fn store_with(
         }
         let value = core::slice::from_raw_parts_mut(record.add(VALUE_AT as usize), len);
         make(core::slice::from_raw_parts(alias, len), value);
-        // The clock is not read before the locks are taken.
-        core::arch::x86_64::_mm_lfence();
         commit(block, record);
         write_whole(alias, value);
         if is_shared {
@@ -155,7 +153,7 @@ pub(crate) fn store_with(
 /// # Safety
 /// So many bytes may be written there.
 unsafe fn write_whole(place: *mut u8, bytes: &[u8]) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller may write this many bytes there.
     unsafe {
         if let Ok(byte) = <[u8; 1]>::try_from(bytes) {
             place.write_volatile(u8::from_le_bytes(byte));
@@ -226,8 +224,6 @@ pub(crate) fn flush_at(block: *mut ThreadBlock, site: SiteId, kind: EventKind, a
             .add(VALUE_AT as usize)
             .cast::<u64>()
             .write_volatile(found);
-        // The clock is not read before the lock is taken.
-        core::arch::x86_64::_mm_lfence();
         commit(block, record);
         store_locks::release(block, record as u64);
     }
@@ -272,7 +268,7 @@ pub(crate) fn void(block: *mut ThreadBlock, record: u64) {
 /// The record lies in a chunk of the calling thread.
 unsafe fn header_at(record: u64) -> Option<(Header, *mut u8)> {
     let at = record as *mut u8;
-    // SAFETY: by the contract.
+    // SAFETY: the record lies in a chunk of the calling thread.
     let word = unsafe { at.cast::<u64>().read() };
     Some((Header::from_word(word).ok()?, at))
 }

@@ -120,7 +120,13 @@ pub(crate) fn remap(request: Request) -> isize {
 
 /// Tells the host where a part of a pool is from now on.
 fn tell(request: Request, place: u64) {
-    let words = [request.address, place, request.new_len, sys::stamp(), 0];
+    let words = [
+        request.address,
+        place,
+        request.new_len,
+        host::control().clock.tick(),
+        0,
+    ];
     host::send(MessageKind::PoolMove, words, &[], None);
 }
 

@@ -77,7 +77,7 @@ const fn address_of(address: u64) -> u64 {
 /// # Safety
 /// The block is the calling thread's.
 unsafe fn named(block: *mut ThreadBlock, slot: ScratchSlot) -> Option<&'static AtomicU64> {
-    // SAFETY: by the contract.
+    // SAFETY: the block is the calling thread's.
     lock_at(unsafe { (*block).scratch[slot.index()] })
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn held_record(block: *mut ThreadBlock) -> Option<u64> {
     }
     let (chunk, _) = chunk_of(record);
     let owner = host::control().chunks.get(chunk as usize)?;
-    // SAFETY: as above.
+    // SAFETY: the block is this thread's.
     let own = unsafe { (*block).thread_index } + 1;
     (owner.thread.load(Ordering::Acquire) == own).then_some(record)
 }
@@ -103,7 +103,7 @@ pub(crate) fn release(block: *mut ThreadBlock, record: u64) {
             // A lock that is named and not held belongs to another record.
             let _ = lock.compare_exchange(record, 0, Ordering::Release, Ordering::Relaxed);
         }
-        // SAFETY: as above.
+        // SAFETY: the block is this thread's.
         unsafe { (*block).scratch[slot.index()] = 0 };
     }
 }

@@ -6,10 +6,12 @@
 //! handlers use the block in it. Callers of functions that take a block pass that of the calling thread.
 #![allow(unsafe_code, reason = "keeps the blocks of threads")]
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use powerfail_protocol::message::MessageKind;
-use powerfail_protocol::shared::{CHUNKS_ADDRESS, ChunkState, ThreadSlot, chunk_address, chunk_of};
+use powerfail_protocol::shared::{
+    CHUNKS_ADDRESS, CLOCK_ADDRESS, ChunkState, ThreadSlot, chunk_address, chunk_of,
+};
 use powerfail_protocol::{
     EventKind, PROTOCOL_VERSION, ScratchSlot, SiteId, ThreadBlock, chunk, turn,
 };
@@ -30,6 +32,8 @@ use crate::{fuzz, host};
 const PRIVATE_LEN: u64 = 2 << 20;
 /// Of that, the slow stack.
 const SLOW_STACK_LEN: u64 = 256 * 1024;
+/// The least that is given to a handler that has interrupted the slow path.
+const SLOW_PART_LEN_MIN: u64 = 32 * 1024;
 const STACK_END_AT: u64 = 2048;
 /// Behind what [`thread_private`] has there.
 const TABLE_AT: u64 = thread_private::LEN;
@@ -203,7 +207,8 @@ fn new_block(address: u64, private: u64, thread_index: u32) -> ThreadBlock {
         stack_table: private + TABLE_AT,
         store_locks: store_locks::TABLE_ADDRESS,
         is_shared: store_locks::are_used().into(),
-        stamp: sys::stamp(),
+        stamp: host::control().clock.tick(),
+        clock: CLOCK_ADDRESS,
         scratch: [0; powerfail_protocol::SCRATCH_SLOTS],
     }
 }
@@ -229,13 +234,20 @@ fn private_of(slot: &ThreadSlot) -> u64 {
 
 /// The top of the slow stack while a handler runs that has interrupted code with this stack pointer.
 /// If that was on the slow stack, so is the handler, and needs the next part of it for itself.
+///
+/// A handler that jumps out never gives its part back. When the parts become too small for the slow path, the outermost
+/// one is used again: handlers that jumped out have left it, because so many are never in progress at once.
 pub(crate) fn slow_stack_below(stack: u64, top: u64) -> u64 {
     let private = (top - 1) / PRIVATE_LEN * PRIVATE_LEN;
     let bottom = private + PRIVATE_LEN - SLOW_STACK_LEN;
-    if (bottom..=top).contains(&stack) {
-        bottom + (top - bottom) / 2 / 64 * 64
+    if !(bottom..=top).contains(&stack) {
+        return top;
+    }
+    let len = (top - bottom) / 2 / 64 * 64;
+    if len < SLOW_PART_LEN_MIN {
+        private + PRIVATE_LEN
     } else {
-        top
+        bottom + len
     }
 }
 
@@ -423,21 +435,27 @@ extern "C" fn refill(block: *mut ThreadBlock) {
 pub(crate) unsafe fn stamp(block: *mut ThreadBlock) -> u64 {
     // SAFETY: by the contract. Another process may change the first word.
     unsafe {
-        if (&raw const (*block).is_shared).read_volatile() != 0 {
-            sys::stamp()
+        let own = (&raw const (*block).stamp).read_volatile();
+        if (&raw const (*block).is_shared).read_volatile() == 0 {
+            return own;
+        }
+        // The host sees the reservation of the record before this thread looks at the clock.
+        fence(Ordering::SeqCst);
+        if host::control().clock.newest() == own {
+            own
         } else {
-            (&raw const (*block).stamp).read_volatile()
+            read_clock(block)
         }
     }
 }
 
-/// Reads the clock: what the calling thread records from now on is not earlier.
+/// Takes a new stamp: what the calling thread records from now on is not earlier.
 ///
 /// # Safety
 /// The block is that of the calling thread.
 pub(crate) unsafe fn read_clock(block: *mut ThreadBlock) -> u64 {
-    let now = sys::stamp();
-    // SAFETY: by the contract.
+    let now = host::control().clock.tick();
+    // SAFETY: the block is the calling thread's.
     unsafe { (&raw mut (*block).stamp).write_volatile(now) };
     now
 }
@@ -554,5 +572,29 @@ fn take_chunk(thread: u32) -> u64 {
         }
         fuzz::starve();
         sys::futex_wait(&control.freed, freed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_that_jump_out_do_not_use_up_the_slow_stack() {
+        let private = 7 * PRIVATE_LEN;
+        let bottom = private + PRIVATE_LEN - SLOW_STACK_LEN;
+        let mut top = private + PRIVATE_LEN;
+        for _ in 0..100 {
+            // The slow path was interrupted, and the handler jumps out of it.
+            let stack = top - 8192;
+            let next = slow_stack_below(stack, top);
+            assert!(next - bottom >= SLOW_PART_LEN_MIN);
+            assert_eq!(private, (next - 1) / PRIVATE_LEN * PRIVATE_LEN);
+            // What was interrupted is not overwritten.
+            assert!(next <= stack || next - SLOW_STACK_LEN / 2 >= top);
+            top = next;
+        }
+        // Code on another stack needs no part.
+        assert_eq!(slow_stack_below(bottom - 1, top), top);
     }
 }

@@ -178,7 +178,7 @@ impl State {
             slow_sites::note(self, site);
             return Outcome::Done;
         }
-        self.begin_step(frame, &instruction, runs_alone)
+        self.begin_step(frame, &instruction, address, runs_alone)
     }
 
     /// Whether an address cannot be used without us.
@@ -204,6 +204,7 @@ impl State {
         &mut self,
         frame: &Frame,
         instruction: &Instruction,
+        address: u64,
         runs_alone: bool,
     ) -> Outcome {
         let site = hot_sites::instruction_at(frame.get(Greg::Rip));
@@ -218,10 +219,13 @@ impl State {
             ));
         }
         self.step.shown_count = 0;
-        if !self.collect() || self.step.shown_count == 0 {
+        let has_right = self.collect();
+        if !has_right || self.step.shown_count == 0 {
             self.step.shown_count = 0;
             if runs_alone {
                 self.end_step(frame, false);
+            } else if has_right && self.was_settled(address) {
+                return Outcome::Done;
             }
             return Outcome::Deliver;
         }
@@ -255,6 +259,17 @@ impl State {
             self.step.shown_count = count;
         }
         Outcome::Runs
+    }
+
+    /// Whether the page of a fault was hidden when the instruction faulted, and is not any more: another thread had the turn
+    /// meanwhile, and read or overwrote the last that was to be known of it. The instruction, whose accesses were found, is
+    /// executed again.
+    fn was_settled(&self, address: u64) -> bool {
+        let mut accesses = self.step.accesses.as_slice().iter();
+        let is_access =
+            accesses.any(|it| (it.address..it.address.saturating_add(it.len)).contains(&address));
+        // What cannot be read is behind the end of the file, and faults again and again.
+        self.has_company && is_access && sys::read_own_bytes(address, &mut [0])
     }
 
     fn run_alone_warning(&mut self) {

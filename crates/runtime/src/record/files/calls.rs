@@ -104,7 +104,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
 /// The target passes it to the kernel.
 unsafe fn path_at<'a>(address: usize) -> Option<&'a CStr> {
     let path = address as *const c_char;
-    // SAFETY: by the contract.
+    // SAFETY: the caller passes a C string or a null pointer, which is excluded.
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
 }
 
@@ -142,7 +142,7 @@ unsafe fn open(
     if flags & O_PATH != 0 || !writes && !is_temporary && flags & (O_CREAT | O_TRUNC) == 0 {
         return None;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the target passes this path to the kernel.
     let path = unsafe { path_at(path)? };
     // SAFETY: by the contract the target makes this call.
     let make = || unsafe { sys::call(number, arguments) };
@@ -263,7 +263,7 @@ unsafe fn unlink(
     directory: i32,
     path: usize,
 ) -> Option<isize> {
-    // SAFETY: by the contract.
+    // SAFETY: the target passes this path to the kernel.
     let path = unsafe { path_at(path)? };
     schedule::turn();
     Some(order::in_order(|| {
@@ -293,7 +293,7 @@ unsafe fn rename(
 ) -> Option<isize> {
     const EXCHANGE: usize = 2;
     const WHITEOUT: usize = 4;
-    // SAFETY: by the contract.
+    // SAFETY: the target passes these paths to the kernel.
     let (from, to) = unsafe { (path_at(paths[0])?, path_at(paths[1])?) };
     schedule::turn();
     Some(order::in_order(|| {
@@ -403,7 +403,7 @@ unsafe fn link(
 ) -> Option<isize> {
     const FOLLOW: usize = 0x400;
     const EMPTY_PATH: usize = 0x1000;
-    // SAFETY: by the contract.
+    // SAFETY: the target passes these paths to the kernel.
     let (from, to) = unsafe { (path_at(paths[0])?, path_at(paths[1])?) };
     schedule::turn();
     Some(order::in_order(|| {
@@ -449,7 +449,7 @@ unsafe fn make(
     path: usize,
     target: usize,
 ) -> Option<isize> {
-    // SAFETY: by the contract.
+    // SAFETY: the target passes this path to the kernel.
     let path = unsafe { path_at(path)? };
     schedule::turn();
     Some(order::in_order(|| {
@@ -475,7 +475,7 @@ unsafe fn make(
 /// # Safety
 /// As `perform`.
 unsafe fn truncate_path(arguments: [usize; 6]) -> Option<isize> {
-    // SAFETY: by the contract.
+    // SAFETY: the target passes this path to the kernel.
     let path = unsafe { path_at(arguments[0])? };
     let status = places::status(AT_FDCWD, path, true).filter(descriptors::is_regular)?;
     let is_in_tree = places::with_opened(AT_FDCWD, path, 0, |fd| {
@@ -603,7 +603,7 @@ unsafe fn refuse_submission(count: usize, requests: usize) {
     /// Words of a request: operation in the third, descriptor above it.
     const OPERATION_WORD: usize = 2;
     for place in 0..count {
-        // SAFETY: by the contract.
+        // SAFETY: the kernel reads the same requests in this call.
         let word = unsafe {
             (*(requests as *const *const u64).add(place))
                 .add(OPERATION_WORD)

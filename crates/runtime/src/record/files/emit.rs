@@ -92,7 +92,7 @@ impl Source<'_> {
             && let Some(part) = self.parts.first()
         {
             let len = (part.len - self.used).min((count - done) as u64) as usize;
-            // SAFETY: by the contract.
+            // SAFETY: both sides have this many bytes left, and a record is no memory of the target.
             unsafe {
                 let from = (part.address + self.used) as *const u8;
                 core::ptr::copy_nonoverlapping(from, to.add(done), len);
@@ -147,7 +147,7 @@ unsafe fn reserve(block: *mut ThreadBlock, site: SiteId, len: usize) -> *mut u8 
 /// # Safety
 /// The record was just reserved, with room for them.
 unsafe fn put_words(record: *mut u8, words: [u64; 6]) -> *mut u8 {
-    // SAFETY: by the contract.
+    // SAFETY: the record was reserved with room for these words.
     unsafe {
         let at = record.add(ADDRESS_AT as usize);
         at.cast::<[u64; 6]>().write(words);
@@ -219,7 +219,7 @@ unsafe fn read_all(fd: i32, offset: u64, place: *mut u8, count: usize) -> bool {
             0,
             0,
         ];
-        // SAFETY: by the contract.
+        // SAFETY: the caller has room for this many bytes.
         let read = unsafe { sys::call(sys::number::PREAD64, arguments) };
         if read <= 0 {
             return false;

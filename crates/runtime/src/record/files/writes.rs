@@ -46,7 +46,7 @@ pub(super) unsafe fn write(number: usize, arguments: [usize; 6]) -> Option<isize
         address: arguments[1] as u64,
         len: arguments[2] as u64,
     }];
-    // SAFETY: by the contract.
+    // SAFETY: the kernel reads the same list in this call.
     let parts = || unsafe { iovec::parts(arguments[1], arguments[2]) };
     let offset = Some(arguments[3] as u64).filter(|offset| *offset != u64::MAX);
     let write = match number {
