@@ -10,7 +10,8 @@
 //! Annotations of the program leave points out and add others ([`Scope`]).
 //!
 //! An event costs constant time, and the memory is that of the distinct call stacks plus, where
-//! digests are wanted, that of the pages which are not zero.
+//! digests are wanted, that of the pages which are not zero. If these are too many, points have no digests, and all
+//! that were kept are tried.
 
 use powerfail_model::{
     Event, EventIndex, FailurePoints, Frontier, Rules, SparseImage, Step, ThreadIndex,
@@ -215,6 +216,8 @@ pub(crate) struct FailurePointsBuilder {
     /// How many failure points annotations have left out.
     out_of_scope: u64,
     image: Option<DigestedImage>,
+    /// The pools have more pages than are kept for digests, so no point has one.
+    without_digests: bool,
     /// Finds the covering failure points instead of those of the granularity.
     frontier: Option<Box<Frontier>>,
     /// Finds those before ordering points instead of those of the granularity.
@@ -236,6 +239,7 @@ impl FailurePointsBuilder {
             scope: Scope::new(),
             out_of_scope: 0,
             image,
+            without_digests: false,
             frontier: None,
             ordering: None,
             changed: false,
@@ -247,6 +251,19 @@ impl FailurePointsBuilder {
         if let Some(image) = &mut self.image {
             let at = powerfail_model::Place::new(run.pool, run.offset);
             image.store(at, run.bytes);
+        }
+        self.bound_memory();
+    }
+
+    /// Does without digests if the pools have too many pages.
+    fn bound_memory(&mut self) {
+        if self
+            .image
+            .as_ref()
+            .is_some_and(DigestedImage::is_incomplete)
+        {
+            self.image = None;
+            self.without_digests = true;
         }
     }
 
@@ -335,6 +352,11 @@ impl FailurePointsBuilder {
                 points: samples.into_points(),
             })
             .collect();
+        if self.without_digests {
+            for point in stacks.iter_mut().flat_map(|stack| &mut stack.points) {
+                point.digest = None;
+            }
+        }
         stacks.sort_unstable_by_key(|stack| stack.points.first().map(|point| point.at));
         FailurePointsByStack {
             stacks,
@@ -458,6 +480,7 @@ impl FailurePointsBuilder {
                 self.changed |= !bytes.is_empty();
                 if let Some(image) = &mut self.image {
                     image.store(at, bytes);
+                    self.bound_memory();
                 }
             }
             Event::Resize { pool, len_bytes } => {
@@ -468,5 +491,50 @@ impl FailurePointsBuilder {
             }
             Event::Flush { .. } | Event::Fence(_) | Event::Sync { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_model::{FenceKind, Place, PoolIndex, PoolOffset, StoreKind};
+
+    use super::*;
+
+    /// The digests of the points of a run that stores to one page after the other, with memory for so many pages.
+    fn digests_with(pages: usize) -> Vec<bool> {
+        let options = FailurePointOptions {
+            granularity: Granularity::Fence,
+            per_stack: 0,
+            ..FailurePointOptions::default()
+        };
+        let mut builder = FailurePointsBuilder::new(&[], options);
+        builder.image = Some(DigestedImage::with_pages([1 << 20], pages));
+        for number in 0..6 {
+            let at = Place::new(PoolIndex(0), PoolOffset(number / 2 * 4096));
+            let event = if number % 2 == 0 {
+                Event::Store {
+                    kind: StoreKind::Plain,
+                    at,
+                    bytes: &[1],
+                }
+            } else {
+                Event::Fence(FenceKind::Sfence)
+            };
+            builder.push(&Record {
+                index: EventIndex(number),
+                thread: ThreadIndex(0),
+                stack: StackId::NONE,
+                body: Body::Pm(event),
+            });
+        }
+        let found = builder.finish();
+        let points = found.stacks.iter().flat_map(|stack| &stack.points);
+        points.map(|point| point.digest.is_some()).collect()
+    }
+
+    #[test]
+    fn without_memory_no_point_has_a_digest() {
+        assert_eq!(digests_with(3), [true; 3]);
+        assert_eq!(digests_with(2), [false; 3]);
     }
 }

@@ -95,12 +95,19 @@ const fn length_key(pool: PoolIndex) -> u64 {
     mix(mix(pool.0 as u64 + 1) ^ 0x6c65_6e67_7468)
 }
 
-/// The newest content of the pools with its digest. Takes memory for the pages that are not zero.
+/// How many pages an image keeps: 256 MiB.
+const PAGES_MAX: usize = 1 << 16;
+
+/// The newest content of the pools with its digest. Takes memory for the pages that are not zero, up to a limit beyond which it
+/// is [incomplete](Self::is_incomplete).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DigestedImage {
     pages: FxHashMap<(PoolIndex, u64), Box<[u8; PAGE_BYTES]>>,
     len_bytes: Vec<u64>,
     digest: ImageDigest,
+    /// How many more pages it may take.
+    pages_left: usize,
+    is_incomplete: bool,
 }
 
 impl DigestedImage {
@@ -108,12 +115,27 @@ impl DigestedImage {
     pub(crate) fn new(len_bytes: impl IntoIterator<Item = u64>) -> Self {
         let mut image = Self {
             len_bytes: len_bytes.into_iter().collect(),
+            pages_left: PAGES_MAX,
             ..Self::default()
         };
         for (pool, &len) in (0..).map(PoolIndex).zip(&image.len_bytes) {
             image.digest.add(length_key(pool), len);
         }
         image
+    }
+
+    /// The same, with another limit.
+    #[cfg(test)]
+    pub(crate) fn with_pages(len_bytes: impl IntoIterator<Item = u64>, pages: usize) -> Self {
+        Self {
+            pages_left: pages,
+            ..Self::new(len_bytes)
+        }
+    }
+
+    /// Whether there were more pages than it keeps, so that its digest says nothing any more.
+    pub(crate) const fn is_incomplete(&self) -> bool {
+        self.is_incomplete
     }
 
     /// The digest of the present content and lengths.
@@ -142,10 +164,16 @@ impl DigestedImage {
         let page = match self.pages.get_mut(&(pool, number)) {
             Some(page) => page,
             None if piece.iter().all(|&byte| byte == 0) => return,
-            None => self
-                .pages
-                .entry((pool, number))
-                .or_insert_with(|| Box::new([0; PAGE_BYTES])),
+            None if self.pages_left == 0 => {
+                self.is_incomplete = true;
+                return;
+            }
+            None => {
+                self.pages_left -= 1;
+                self.pages
+                    .entry((pool, number))
+                    .or_insert_with(|| Box::new([0; PAGE_BYTES]))
+            }
         };
         let end = start + piece.len();
         let first_word = number * (PAGE_BYTES / WORD_BYTES) as u64;

@@ -14,9 +14,10 @@
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::page::{PAGE, Page};
 
@@ -77,11 +78,66 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// Gives back the memory that these pages take in this process. The file keeps it.
+    pub(crate) fn release(&self, pages: Range<u64>) {
+        let end = pages.end.min(self.page_count);
+        let Some(base) = self.base.filter(|_| pages.start < end) else {
+            return;
+        };
+        let len = ((end - pages.start) * PAGE) as usize;
+        // SAFETY: the pages lie within the mapping, by the comparison above. It is shared and read-only, so what is read
+        // there later comes from the file, as before.
+        unsafe {
+            let start = base.as_ptr().byte_add((pages.start * PAGE) as usize);
+            // If that fails, the memory stays.
+            let _ = rustix::mm::madvise(start, len, Advice::LinuxDontNeed);
+        }
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some(base) = self.base {
             // SAFETY: the mapping was made with this length by `new`, and no reference to it is left.
             let _ = unsafe { rustix::mm::munmap(base.as_ptr(), (self.page_count * PAGE) as usize) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    /// How many KiB of a mapping are in memory of this process.
+    fn resident_kb(mapping: &Mapping) -> u64 {
+        let start = format!("{:x}-", mapping.base.expect("pages").as_ptr() as usize);
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("a list of mappings");
+        let mut own = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let size = own.find_map(|line| line.strip_prefix("Rss:"));
+        let size = size.and_then(|size| size.split_whitespace().next());
+        size.and_then(|size| size.parse().ok()).expect("a number")
+    }
+
+    #[test]
+    fn released_pages_take_no_memory_and_are_compared_as_before() {
+        let file = tempfile::tempfile().expect("a file");
+        file.write_all_at(&vec![7; 8 * PAGE as usize], 0)
+            .expect("it can be written");
+        let mapping = Mapping::new(&file, 8 * PAGE).expect("a mapping");
+        let sevens = Page([7; PAGE as usize]);
+        let all_equal = || (0..8).all(|number| !mapping.differs(number, &sevens));
+        assert!(all_equal());
+        assert_eq!(resident_kb(&mapping), 32);
+        mapping.release(0..u64::MAX);
+        assert_eq!(resident_kb(&mapping), 0);
+        assert!(all_equal());
+        mapping.release(8..9);
+        mapping.release(0..7);
+        file.write_all_at(&[8], 3 * PAGE)
+            .expect("it can be written");
+        assert!(mapping.differs(3, &sevens));
     }
 }

@@ -18,6 +18,9 @@ use crate::page::{PAGE, Page};
 
 /// How many pages are written at a time.
 const RUN_PAGES: usize = 256;
+/// How many pages are compared before their mapping is released: 64 MiB. Files that are smaller stay mapped from one
+/// comparison to the next, which saves the faults.
+const MAPPED_PAGES: u64 = 1 << 14;
 
 /// What was done to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +115,7 @@ impl PrivateFile {
             changes: Changes::default(),
         };
         let mut position = 0;
+        let (mut released, mut compared) = (0, 0);
         while position < page_count {
             let (from, to) = next_data(&self.file, position, page_count)?;
             image.for_each_page(position, from, |number, page| {
@@ -125,6 +129,11 @@ impl PrivateFile {
                 match image.page(number) {
                     Some(page) => pass.compare(number, page)?,
                     None => pass.punch(number)?,
+                }
+                compared += 1;
+                if compared == MAPPED_PAGES {
+                    self.mapping.release(released..number + 1);
+                    (released, compared) = (number + 1, 0);
                 }
             }
             position = to;

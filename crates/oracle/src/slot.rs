@@ -22,7 +22,7 @@ use crate::denied::DeniedAccess;
 use crate::error::OracleError;
 use crate::file_use::WatchedRun;
 use crate::hang::SharedKnowledge;
-use crate::lazy::{SharedFile, write_pools};
+use crate::lazy::{SharedFile, WrittenWatches, write_pools};
 use crate::message::{
     FailureKind, IsolationLevel, Request, RunOptions, RunReply, RunResult, Setup, SetupReply,
     StageModules, StartMode,
@@ -66,6 +66,8 @@ pub struct Slot {
     mappings: Vec<PoolMapping>,
     /// Shared with recovering processes; `None` without a runtime.
     file: Option<SharedFile>,
+    /// The watches that are in it.
+    watches: Option<WrittenWatches>,
     only_recovery: bool,
     /// Whether a forked execution needed to change the private files.
     needs_files: bool,
@@ -118,6 +120,7 @@ impl Slot {
             placeholders: Vec::new(),
             mappings: mappings.to_vec(),
             file: None,
+            watches: None,
             only_recovery: setup.plan.is_recovery_only(),
             needs_files: false,
             snapshots: Snapshots::new(settings.snapshot && runtime.is_some()),

@@ -1,7 +1,7 @@
 //! The loads that could read from several stores, for people.
 
 use powerfail_finding::{Choice, Role, Source, SourcePlace};
-use powerfail_model::{CrashState, Event, EventIndex};
+use powerfail_model::{CrashState, Event, EventIndex, Rules};
 use powerfail_trace::{Body, Trace};
 
 use super::failure::{Load, LoadSource};
@@ -17,9 +17,10 @@ pub(crate) fn choices(
     trace: &Trace,
     loads: &[Load],
     lost: &CrashState,
-    line_bytes: u64,
+    rules: Rules,
     places: &mut Places<'_>,
 ) -> Result<Vec<Choice>, CheckError> {
+    let line_bytes = rules.domain.line_bytes() as u64;
     let is_lost = |load: &Load| {
         let mut lines = lost.versions.iter();
         load.taken != 0 && lines.any(|(line, _)| *line == load.line)
@@ -48,7 +49,7 @@ pub(crate) fn choices(
         place.len_bytes = Some((load.to - load.from) as u64);
         let mut sources = Vec::new();
         for (number, source) in load.sources.iter().enumerate() {
-            let store = newest_in(trace, source, load, line_bytes)?;
+            let store = newest_in(trace, source, load, rules)?;
             let store = match (store, &source.by_recovery) {
                 (Some(event), _) => {
                     let mut place = places.of_event(Role::Store, event)?;
@@ -79,24 +80,30 @@ pub(crate) fn choices(
     Ok(choices)
 }
 
-/// The newest store of a source that touches the bytes which were loaded.
+/// The newest store of a source that touches the bytes which were loaded. Of a store that becomes durable in pieces, only
+/// those that the source has count.
 fn newest_in(
     trace: &Trace,
     source: &LoadSource,
     load: &Load,
-    line_bytes: u64,
+    rules: Rules,
 ) -> Result<Option<EventIndex>, CheckError> {
+    let line_bytes = rules.domain.line_bytes() as u64;
     let line = load.line.line.0 * line_bytes;
     let (first, end) = (line + load.from as u64, line + load.to as u64);
-    for &event in source.stores.iter().rev() {
+    for pieces in source.stores.chunk_by(|one, next| one == next).rev() {
+        let event = pieces[0];
         let mut records = trace.records_from(event);
         let Some(record) = records.next_record()? else {
             continue;
         };
-        if let Body::Pm(Event::Store { at, bytes, .. }) = record.body
-            && at.offset.0 < end
-            && at.offset.0 + bytes.len() as u64 > first
-        {
+        let Body::Pm(Event::Store { at, bytes, .. }) = record.body else {
+            continue;
+        };
+        let begin = at.offset.0.max(line);
+        let whole = (at.offset.0 + bytes.len() as u64).min(line + line_bytes);
+        let survives = rules.end_of_pieces(begin, pieces.len()).min(whole);
+        if begin < end && survives > first {
             return Ok(Some(event));
         }
     }

@@ -13,6 +13,7 @@
 //! A tree is a cache: if all of them become too large they are forgotten, and what counts is still the same, because an
 //! execution has a name that follows from what it observed. [`kept`](super::kept) keeps executions in a file.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ use powerfail_explore::lazy::tree::{
     Conflict, ObservationTree, ReadStep, Reading, Stop, TakenChoice, TreeWalk, Watching, value_read,
 };
 use powerfail_explore::lazy::{CrashTable, Seen, Segments};
-use powerfail_model::{EventIndex, LineId, LineIndex};
+use powerfail_model::{EventIndex, LineId, LineIndex, PoolIndex};
 use powerfail_oracle::{
     Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, Logged, Note, REST_OF_LINE,
     Stage, StageModules, StageStart, Verdict, Watch,
@@ -101,9 +102,14 @@ pub(crate) struct Trees {
     shared: Vec<[Mutex<SharedTree>; 2]>,
     /// The digest of the watched bytes of each segment.
     names: Vec<u128>,
+    /// The watches of each segment for the pools that recovery sees, as they were last asked for.
+    watches: Vec<Mutex<Option<SegmentWatches>>>,
     /// What all of them take in memory, about.
     len_bytes: AtomicUsize,
 }
+
+/// The pools that recovery sees, and the watches of all watched bytes of a segment in them.
+type SegmentWatches = (Vec<Option<PoolIndex>>, Arc<[Watch]>);
 
 /// A tree that workers share.
 #[derive(Debug, Default)]
@@ -143,6 +149,7 @@ impl Trees {
             points_min: if depth > 1 { 1 } else { 2 },
             shared: shared.collect(),
             names: names.collect(),
+            watches: segments.all().iter().map(|_| Mutex::default()).collect(),
             len_bytes: AtomicUsize::new(0),
             segments,
         }
@@ -260,6 +267,19 @@ impl PointTree<'_> {
         Arc::clone(&self.lock().current)
     }
 
+    /// The watches of the bytes of the segment.
+    fn watches(&self, pools: &Pools, line_bytes: u64) -> Arc<[Watch]> {
+        let mut known = lock(&self.trees.watches[self.segment]);
+        match &*known {
+            Some((indices, watches)) if *indices == pools.indices => Arc::clone(watches),
+            _ => {
+                let watches = watches_of(self.watched, pools, line_bytes);
+                *known = Some((pools.indices.clone(), Arc::clone(&watches)));
+                watches
+            }
+        }
+    }
+
     fn known(&self, name: u128) -> KnownLeaf {
         KnownLeaf {
             segment: self.segment,
@@ -269,13 +289,30 @@ impl PointTree<'_> {
     }
 }
 
+/// The watches of bytes of lines, in the order of the lines.
+fn watches_of(lines: &BTreeMap<LineId, ByteSet>, pools: &Pools, line_bytes: u64) -> Arc<[Watch]> {
+    let watch = |(id, bytes): (&LineId, &ByteSet)| {
+        let pool = pools.number(id.pool)?;
+        let start = id.line.0 * line_bytes;
+        let units = 0..line_bytes / UNIT_BYTES;
+        let units = units.zip(bytes.words()).filter(|(_, bytes)| *bytes != 0);
+        Some(units.map(move |(unit, bytes)| Watch {
+            pool,
+            offset: start + unit * UNIT_BYTES,
+            bytes,
+            ..Watch::default()
+        }))
+    };
+    lines.iter().filter_map(watch).flatten().collect()
+}
+
 /// A crash, for a walk over a tree.
 pub(crate) struct ObservedCrash<'a> {
     tree: PointTree<'a>,
     table: &'a CrashTable,
     pools: &'a Pools,
-    watching: Watching,
-    watches: Vec<Watch>,
+    watching: Watching<'a>,
+    pub(super) watches: Arc<[Watch]>,
 }
 
 impl<'a> ObservedCrash<'a> {
@@ -289,19 +326,11 @@ impl<'a> ObservedCrash<'a> {
         let table = &crash.table;
         let mut watching = Watching::after(tree.watched, crash, newest);
         let line_bytes = table.line_bytes as u64;
-        let watch = |(id, bytes): (&LineId, &ByteSet)| {
-            let pool = pools.number(id.pool)?;
-            let start = id.line.0 * line_bytes;
-            let units = 0..line_bytes / UNIT_BYTES;
-            let units = units.zip(bytes.words()).filter(|(_, bytes)| *bytes != 0);
-            Some(units.map(move |(unit, bytes)| Watch {
-                pool,
-                offset: start + unit * UNIT_BYTES,
-                bytes,
-                ..Watch::default()
-            }))
+        let watches = match &watching.bytes {
+            // Most crashes of a segment: what is to be watched is the same at each of its failure points.
+            Cow::Borrowed(_) => tree.watches(pools, line_bytes),
+            Cow::Owned(bytes) => watches_of(bytes, pools, line_bytes),
         };
-        let watches = watching.bytes.iter().filter_map(watch).flatten().collect();
         // Which pools there are is something that recovery can see, too.
         let indices = pools.indices.iter().fold(0_u128, |sum, index| {
             sum.wrapping_mul(0x1_0000_01b3)

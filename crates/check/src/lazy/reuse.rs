@@ -125,6 +125,11 @@ impl<'c> Reuse<'c> {
 
     /// Whether the results so far make a point superfluous. Results of points before it may still be missing.
     pub(crate) fn foresee(&self, point: &FailurePoint) -> Option<CoveredBy> {
+        let number = *self.changes.numbers.get(&point.at)?;
+        // The latest first, so this is the earliest.
+        if self.before.last().is_none_or(|(at, _, _)| *at >= point.at) {
+            return self.covered_by(self.sets.foresee(number), point);
+        }
         let mut ahead = Self {
             changes: self.changes,
             sets: self.sets.clone(),
@@ -140,21 +145,22 @@ impl<'c> Reuse<'c> {
         while let Some((at, executions, reads)) = self.before.pop_if(|(at, _, _)| *at < point.at) {
             self.add(at, executions, &reads);
         }
-        match self.sets.decide(number) {
-            Decision::Same {
-                point: then,
-                executions,
-            } if self
-                .contents
-                .expects_the_same(self.changes.log.at(then), point.at) =>
-            {
-                Some(CoveredBy {
-                    at: self.changes.log.at(then),
-                    executions,
-                })
-            }
-            _ => None,
-        }
+        let decision = self.sets.decide(number);
+        self.covered_by(decision, point)
+    }
+
+    /// The point of a decision, if what was acknowledged by then makes no difference.
+    fn covered_by(&self, decision: Decision, point: &FailurePoint) -> Option<CoveredBy> {
+        let Decision::Same {
+            point: then,
+            executions,
+        } = decision
+        else {
+            return None;
+        };
+        let at = self.changes.log.at(then);
+        let is_same = self.contents.expects_the_same(at, point.at);
+        is_same.then_some(CoveredBy { at, executions })
     }
 
     /// Adds the result of a point.

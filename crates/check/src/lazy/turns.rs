@@ -7,7 +7,7 @@
 //! cause is looked for elsewhere, and thousands of equal failures say no more than one. `--max-executions` is divided by
 //! the failure points for the first turn. `--exhaustive` has a single turn without limit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_explore::FailurePoint;
 use powerfail_finding::Code;
@@ -123,10 +123,14 @@ pub(crate) fn merge(
     covered: &[EventIndex],
 ) -> u64 {
     let before = results.len();
+    let covered: BTreeSet<EventIndex> = covered.iter().copied().collect();
     results.retain(|result| !covered.contains(&result.at));
     let replaced = before - results.len();
+    let places = results.iter().map(|result| result.at).zip(0..);
+    let mut places: BTreeMap<EventIndex, usize> = places.collect();
     for mut now in turn {
-        match results.iter_mut().find(|result| result.at == now.at) {
+        let place = *places.entry(now.at).or_insert(results.len());
+        match results.get_mut(place) {
             Some(then) => {
                 now.executions += then.executions;
                 now.saved += then.saved;

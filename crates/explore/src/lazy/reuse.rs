@@ -525,7 +525,12 @@ impl<'l> ReadSets<'l> {
             return Decision::Explore;
         }
         let line_bytes = self.log.line_bytes;
+        let change_count: usize = ahead.iter().map(|changes| changes.lines.len()).sum();
         let same = self.candidates.iter().rev().find(|then| {
+            // Each change can make one line what it was.
+            if then.differing.len() > change_count {
+                return false;
+            }
             let mut differing = then.differing.clone();
             let changes = ahead.iter().flat_map(|changes| &changes.lines);
             for change in changes.filter(|change| !then.is_unread(change.id, line_bytes)) {

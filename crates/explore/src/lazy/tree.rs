@@ -13,6 +13,7 @@
 //! An execution whose next read differs from that of the node shows that recovery is not a function of what it reads: a
 //! [`Conflict`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use powerfail_model::LineId;
@@ -77,14 +78,18 @@ enum Link {
 struct Node<R> {
     reading: Reading,
     about: R,
-    edges: Vec<(Option<Box<[u8]>>, Link)>,
+    /// By the value of the read: there can be one for each failure point.
+    edges: FxHashMap<Box<[u8]>, Link>,
+    /// Where the read has no value.
+    open: Option<Link>,
 }
 
 impl<R> Node<R> {
     fn edge(&self, value: Option<&[u8]>) -> Option<Link> {
-        let mut edges = self.edges.iter();
-        let edge = edges.find(|(known, _)| known.as_deref() == value);
-        edge.map(|(_, link)| *link)
+        match value {
+            Some(value) => self.edges.get(value).copied(),
+            None => self.open,
+        }
     }
 }
 
@@ -99,10 +104,12 @@ impl<R, L> Default for ObservationTree<R, L> {
 }
 
 /// Where a link of the tree is kept.
-#[derive(Clone, Copy)]
 enum Place {
     Root(u128),
-    Edge { node: usize, edge: usize },
+    Edge {
+        node: usize,
+        value: Option<Box<[u8]>>,
+    },
 }
 
 impl<R, L> ObservationTree<R, L> {
@@ -125,26 +132,16 @@ impl<R, L> ObservationTree<R, L> {
                     self.nodes.push(Node {
                         reading: step.reading,
                         about: step.about,
-                        edges: Vec::new(),
+                        edges: FxHashMap::default(),
+                        open: None,
                     });
                     self.put(place, Link::Node(node));
                     node
                 }
             };
-            let edges = &self.nodes[node].edges;
-            let edge = edges
-                .iter()
-                .position(|(value, _)| value.as_deref() == step.value.as_deref());
-            (link, place) = match edge {
-                Some(edge) => (Some(edges[edge].1), Place::Edge { node, edge }),
-                None => {
-                    let edge = edges.len();
-                    // Replaced by the next step, or by the leaf.
-                    let nothing = Link::Node(usize::MAX);
-                    self.nodes[node].edges.push((step.value, nothing));
-                    (None, Place::Edge { node, edge })
-                }
-            };
+            let value = step.value;
+            link = self.nodes[node].edge(value.as_deref());
+            place = Place::Edge { node, value };
         }
         match link {
             Some(Link::Leaf(known)) => Ok((known, false)),
@@ -163,7 +160,13 @@ impl<R, L> ObservationTree<R, L> {
             Place::Root(root) => {
                 self.roots.insert(root, link);
             }
-            Place::Edge { node, edge } => self.nodes[node].edges[edge].1 = link,
+            Place::Edge {
+                node,
+                value: Some(value),
+            } => {
+                self.nodes[node].edges.insert(value, link);
+            }
+            Place::Edge { node, value: None } => self.nodes[node].open = Some(link),
         }
     }
 
@@ -185,18 +188,18 @@ impl<R, L> ObservationTree<R, L> {
 
 /// The bytes that are watched after a crash, and the root of the executions there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watching {
+pub struct Watching<'s> {
     /// What is different in bytes that the segment does not watch.
     pub root: u128,
-    /// Of each line, the bytes whose first read is noted.
-    pub bytes: BTreeMap<LineId, ByteSet>,
+    /// Of each line, the bytes whose first read is noted: those of the segment, unless recovery has changed others.
+    pub bytes: Cow<'s, BTreeMap<LineId, ByteSet>>,
 }
 
-impl Watching {
+impl<'s> Watching<'s> {
     /// `watched` are the bytes of the segment. `newest` gives the newest content of a line at the failure point of the
     /// recorded run.
     pub fn after(
-        watched: &BTreeMap<LineId, ByteSet>,
+        watched: &'s BTreeMap<LineId, ByteSet>,
         crash: &CrashPoint,
         newest: &dyn Fn(LineId) -> Vec<u8>,
     ) -> Self {
@@ -235,11 +238,14 @@ impl Watching {
         }
         more.retain(|_, bytes| !bytes.is_empty());
         let whole = ByteSet::range(0, table.line_bytes);
-        let mut bytes = watched.clone();
-        bytes.extend(others.keys().map(|id| (*id, whole)));
-        for (id, more) in &more {
-            let bytes = bytes.entry(*id).or_default();
-            *bytes = bytes.union(more);
+        let mut bytes = Cow::Borrowed(watched);
+        if !others.is_empty() || !more.is_empty() {
+            let bytes = bytes.to_mut();
+            bytes.extend(others.keys().map(|id| (*id, whole)));
+            for (id, more) in &more {
+                let bytes = bytes.entry(*id).or_default();
+                *bytes = bytes.union(more);
+            }
         }
         Self {
             root: root_of(others).wrapping_add(digest_of(&more)),

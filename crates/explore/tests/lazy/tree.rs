@@ -198,7 +198,7 @@ impl Explorer<'_> {
             let mut memory = NotingMemory {
                 memory: LazyMemory::new(table, now.clone(), &prefix),
                 line_bytes,
-                unread: bytes.clone(),
+                unread: bytes.clone().into_owned(),
                 steps: Vec::new(),
                 loads: 0,
                 loads_max: self.loads_max,

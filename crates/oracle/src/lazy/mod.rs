@@ -21,7 +21,7 @@ use crate::verdict::{Stage, Verdict};
 
 pub(crate) use file::SharedFile;
 pub(crate) use records::{choices_of, log_of, notes_of};
-pub(crate) use table::{Orders, Unfit, read_masks, write_pools, write_table};
+pub(crate) use table::{Orders, Unfit, WrittenWatches, read_masks, write_pools, write_table};
 
 /// Lines that may hold one of several contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -81,15 +81,85 @@ pub(crate) struct Orders<'a> {
     pub(crate) flags: u32,
 }
 
-/// Writes a table and how an execution proceeds. `places` has the number in the file of each pool of the table.
+/// Watches that are in the file.
+#[derive(Debug)]
+pub(crate) struct WrittenWatches {
+    /// As they were given, with the number of each pool in the file.
+    given: Vec<Watch>,
+    places: Vec<u32>,
+    /// The pages that they are in.
+    pages: Vec<(u32, u64)>,
+    count: u32,
+}
+
+impl WrittenWatches {
+    /// Writes watches, unless `before`, which are in the file, are the same. Failure points that learn from each other have
+    /// the same ones.
+    fn of(
+        file: &SharedFile,
+        watches: &[Watch],
+        places: &[u32],
+        before: Option<Self>,
+    ) -> Result<Self, Unfit> {
+        if let Some(before) = before
+            && before.given == watches
+            && before.places == places
+        {
+            return Ok(before);
+        }
+        let (written, bytes) = Self::encoded(watches, places)?;
+        file.write(WATCHES_AT, &bytes)?;
+        Ok(written)
+    }
+
+    fn encoded(watches: &[Watch], places: &[u32]) -> Result<(Self, Vec<u8>), Unfit> {
+        let mut bytes_of_lines: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+        for watch in watches.iter().filter(|it| it.bytes != 0) {
+            let place = place_of(places, watch.pool)?;
+            if !watch.offset.is_multiple_of(UNIT_BYTES) {
+                let offset = watch.offset;
+                return Err(Unfit::Table(format!("there is no line at {offset}")));
+            }
+            *bytes_of_lines.entry((place, watch.offset)).or_default() |= watch.bytes;
+        }
+        if bytes_of_lines.len() > WATCHES_MAX as usize {
+            return Err(Unfit::Table("there are too many watched lines".into()));
+        }
+        let page_of = |(place, offset): &(u32, u64)| (*place, offset - offset % PAGE_BYTES);
+        let mut pages: Vec<(u32, u64)> = bytes_of_lines.keys().map(page_of).collect();
+        pages.dedup();
+        let written = Self {
+            given: watches.to_vec(),
+            places: places.to_vec(),
+            pages,
+            count: bytes_of_lines.len() as u32,
+        };
+        let bytes = bytes_of_lines.into_iter().flat_map(watch_record).collect();
+        Ok((written, bytes))
+    }
+}
+
+/// The number in the file of a pool of a table.
+fn place_of(places: &[u32], pool: u32) -> Result<u32, Unfit> {
+    match places.get(pool as usize) {
+        Some(place) => Ok(*place),
+        None => Err(Unfit::Table(format!("there is no pool {pool}"))),
+    }
+}
+
+/// Writes a table and how an execution proceeds. `places` has the number in the file of each pool of the table. `written`
+/// are the watches that are in the file, before and after.
 /// Returns the lines in the order in which the file numbers them.
 pub(crate) fn write_table(
     file: &SharedFile,
     table: &LineTable,
     places: &[u32],
     orders: Orders<'_>,
+    written: &mut Option<WrittenWatches>,
 ) -> Result<Vec<u32>, Unfit> {
-    let encoded = Encoded::of(table, orders.watches, places)?;
+    let watches = WrittenWatches::of(file, orders.watches, places, written.take())?;
+    let watches = written.insert(watches);
+    let encoded = Encoded::of(table, &watches.pages, places)?;
     let prefix = orders.prefix;
     let prefix_bytes: Vec<u8> = prefix.iter().flat_map(|it| it.to_ne_bytes()).collect();
     if prefix_bytes.len() as u64 > CHOICES_AT - PREFIX_AT {
@@ -99,14 +169,13 @@ pub(crate) fn write_table(
     file.write(CONTENTS_AT, &encoded.contents)?;
     file.write(OPEN_PAGES_AT, &encoded.pages)?;
     file.write(PREFIX_AT, &prefix_bytes)?;
-    file.write(WATCHES_AT, &encoded.watches)?;
     let mut first = FirstPage(file.read(0, size_of::<RecoveryControl>())?);
     first.word(control!(flags), orders.flags);
     first.word(control!(line_bytes), table.line_bytes);
     first.word(control!(line_count), encoded.order.len() as u32);
     first.word(control!(page_count), encoded.page_count);
     first.word(control!(prefix_len), prefix.len() as u32);
-    first.word(control!(watch_count), encoded.watch_count);
+    first.word(control!(watch_count), watches.count);
     for zero in [
         control!(choice_count),
         control!(active),
@@ -139,16 +208,12 @@ struct Encoded {
     contents: Vec<u8>,
     pages: Vec<u8>,
     page_count: u32,
-    watches: Vec<u8>,
-    watch_count: u32,
 }
 
 impl Encoded {
-    fn of(table: &LineTable, watches: &[Watch], places: &[u32]) -> Result<Self, Unfit> {
-        let place_of = |pool: u32| match places.get(pool as usize) {
-            Some(place) => Ok(*place),
-            None => Err(Unfit::Table(format!("there is no pool {pool}"))),
-        };
+    /// `noted` are the pages of watches.
+    fn of(table: &LineTable, noted: &[(u32, u64)], places: &[u32]) -> Result<Self, Unfit> {
+        let place_of = |pool: u32| place_of(places, pool);
         let line_bytes = u64::from(table.line_bytes);
         let fits = line_bytes.is_multiple_of(UNIT_BYTES) && PAGE_BYTES.is_multiple_of(line_bytes);
         if line_bytes == 0 || !fits {
@@ -189,19 +254,8 @@ impl Encoded {
             let page = watched.offset - watched.offset % PAGE_BYTES;
             pages.entry((place, page)).or_default().1 |= watched.lines;
         }
-        let mut bytes_of_lines: BTreeMap<(u32, u64), u64> = BTreeMap::new();
-        for watch in watches.iter().filter(|it| it.bytes != 0) {
-            let place = place_of(watch.pool)?;
-            if !watch.offset.is_multiple_of(UNIT_BYTES) {
-                let offset = watch.offset;
-                return Err(Unfit::Table(format!("there is no line at {offset}")));
-            }
-            let page = watch.offset - watch.offset % PAGE_BYTES;
-            pages.entry((place, page)).or_default();
-            *bytes_of_lines.entry((place, watch.offset)).or_default() |= watch.bytes;
-        }
-        if bytes_of_lines.len() > WATCHES_MAX as usize {
-            return Err(Unfit::Table("there are too many watched lines".into()));
+        for page in noted {
+            pages.entry(*page).or_default();
         }
         let page_bytes = pages.len() as u64 * PAGE_BYTES;
         for (what, bytes, room) in [
@@ -224,8 +278,6 @@ impl Encoded {
             contents,
             page_count: pages.len() as u32,
             pages: pages.into_iter().flat_map(page_record).collect(),
-            watch_count: bytes_of_lines.len() as u32,
-            watches: bytes_of_lines.into_iter().flat_map(watch_record).collect(),
         })
     }
 }
@@ -385,14 +437,45 @@ mod tests {
             watch(0, 4160, 4),
             watch(0, 0, 0),
         ];
-        let encoded = Encoded::of(&table(vec![], vec![]), &watches, &[1, 0]).unwrap();
-        assert_eq!((encoded.page_count, encoded.watch_count), (2, 2));
-        assert_eq!(words(&encoded.watches), [0, 64, 6, 1, 4160, 5]);
+        let (written, bytes) = WrittenWatches::encoded(&watches, &[1, 0]).unwrap();
+        let encoded = Encoded::of(&table(vec![], vec![]), &written.pages, &[1, 0]).unwrap();
+        assert_eq!((encoded.page_count, written.count), (2, 2));
+        assert_eq!(words(&bytes), [0, 64, 6, 1, 4160, 5]);
         let expected = [[0, 0, 0, 0], [1, 4096, 0, 0]];
         assert_eq!(words(&encoded.pages), expected.concat());
         for odd in [watch(2, 0, 1), watch(0, 8, 1)] {
-            assert!(Encoded::of(&table(vec![], vec![]), &[odd], &[0, 1]).is_err());
+            assert!(WrittenWatches::encoded(&[odd], &[0, 1]).is_err());
         }
+    }
+
+    #[test]
+    fn watches_are_written_when_they_change() {
+        let file = SharedFile::create().unwrap();
+        let empty = table(vec![], vec![]);
+        let mut written = None;
+        let mut write = |offset: u64, places: &[u32]| {
+            let watch = Watch {
+                offset,
+                bytes: 1,
+                ..Watch::default()
+            };
+            let orders = Orders {
+                prefix: &[],
+                watches: &[watch],
+                flags: 0,
+            };
+            file.write(WATCHES_AT, &[0; size_of::<Watch>()]).unwrap();
+            write_table(&file, &empty, places, orders, &mut written).unwrap();
+            assert_eq!(file.word(control!(watch_count)).unwrap(), 1);
+            assert_eq!(file.word(control!(page_count)).unwrap(), 1);
+            file.read(WATCHES_AT, size_of::<Watch>()).unwrap() != [0; size_of::<Watch>()]
+        };
+        assert!(write(64, &[0]));
+        assert!(!write(64, &[0]), "they are there");
+        assert!(write(128, &[0]));
+        assert!(write(128, &[1]), "another pool");
+        assert!(!write(128, &[1]));
+        assert!(write(64, &[1]));
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Slot {
             watches: request.watches,
             flags,
         };
-        let lines = match write_table(file, request.table, &places, orders) {
+        let lines = match write_table(file, request.table, &places, orders, &mut self.watches) {
             Ok(lines) => lines,
             Err(Unfit::Table(reason)) => return Err(OracleError::NotExplorable { reason }),
             Err(Unfit::System(error)) => {

@@ -111,6 +111,28 @@ fn one_by_one(place: &Place, slot: &mut Slot) -> BTreeSet<Told> {
     told_all
 }
 
+/// Of threads that fault at a page at the same time, the first decides what it holds. For the others it is an ordinary page
+/// by then.
+#[test]
+fn threads_load_from_an_open_line_at_the_same_time() {
+    let place = Place::new();
+    let mut table = table(&place);
+    table.lines.truncate(1);
+    table.watched.clear();
+    let mut slot = slot(&place, &plan(command("map={pool} threads=16")), WAYS[0]);
+    for class in [0, 1].repeat(10) {
+        prepare(&place);
+        let prefix = [class];
+        let once = ExploreRequest {
+            log: false,
+            ..request(&table, &prefix, false)
+        };
+        let explored = slot.explore(&once).unwrap();
+        let told: Vec<Told> = explored.executions.iter().map(told).collect();
+        assert_eq!(told, [(vec![class as u16], "success".to_owned())]);
+    }
+}
+
 /// Files are not copied with processes: a branch would find files that another branch creates.
 #[test]
 fn a_recovery_that_makes_files_is_executed_for_each_value() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use powerfail_explore::FailurePoint;
+use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::{SegmentLimits, Segments};
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
@@ -14,7 +15,8 @@ use super::{
 };
 use crate::content::ExpectedContents;
 use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
-use crate::lazy::observations::Trees;
+use crate::lazy::executor::LazyExecutor;
+use crate::lazy::observations::{ObservedCrash, Trees};
 use crate::lazy::point::{PointResult, PointSettings, explore_point};
 use crate::lazy::reuse::{Changes, Reuse};
 
@@ -200,6 +202,28 @@ fn what_is_known_is_shown_as_if_it_were_executed() {
         }
     }
     assert!(saved > 100, "{saved}");
+}
+
+#[test]
+fn what_a_segment_watches_is_made_once() {
+    let trace = long_trace();
+    let points = points(&trace);
+    let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
+    let limits = SegmentLimits::default();
+    let segments = Segments::of(&trace, Rules::default(), None, &moments, limits);
+    let trees = Trees::new(segments.expect("a sound trace"), 1);
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    let pools = executor.pools();
+    let mut known = Vec::new();
+    for at in moments {
+        executor.move_to(at).expect("a sound trace");
+        let crash = CrashPoint::first(executor.crash_table());
+        let tree = trees.at(at, false).expect("one segment");
+        let observed = ObservedCrash::of(tree, &crash, &pools, &|_| Vec::new());
+        known.push(Arc::clone(&observed.watches));
+    }
+    assert!(known.len() > 2 && !known[0].is_empty());
+    assert!(known.iter().all(|it| Arc::ptr_eq(it, &known[0])));
 }
 
 /// Two lines in a page: segments are short, and the executions are the same.

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "expire.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,29 @@
 static volatile uint8_t *pool;
 
 __attribute__((noinline)) static unsigned load(long offset) { return pool[offset]; }
+
+static pthread_barrier_t together;
+
+static void *load_together(void *unused) {
+    (void)unused;
+    pthread_barrier_wait(&together);
+    return (void *)(uintptr_t)load(0);
+}
+
+// Whether all of these threads load the same value at the same time.
+static int agree(long count) {
+    pthread_t threads[count];
+    pthread_barrier_init(&together, NULL, count);
+    for (long i = 0; i < count; i++)
+        if (pthread_create(&threads[i], NULL, load_together, NULL) != 0) return 0;
+    int agree = 1;
+    for (long i = 0; i < count; i++) {
+        void *loaded;
+        pthread_join(threads[i], &loaded);
+        agree &= (uintptr_t)loaded == load(0);
+    }
+    return agree;
+}
 
 int main(int count, char **words) {
     unsigned last = 0;
@@ -40,6 +64,8 @@ int main(int count, char **words) {
         } else if (strcmp(word, "if") == 0) {
             // Skips the next word unless this was loaded.
             if (last != number) i++;
+        } else if (strcmp(word, "threads") == 0) {
+            if (!agree(number)) return 95;
         } else if (strcmp(word, "say") == 0) {
             dprintf(2, "%s", argument);
         } else if (strcmp(word, "flood") == 0) {
