@@ -10,6 +10,8 @@ usage: agrees.py REPOSITORY SCRATCH FILE-SYSTEM[:NAME,NAME...]...     (as root; 
 """
 
 import ctypes
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -20,6 +22,7 @@ import time
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_LINKAT, SYS_SYNC_FILE_RANGE, SYS_FALLOCATE, SYS_RENAMEAT2 = 265, 277, 285, 316
 WAIT_WRITE_WAIT = 7
+BTRFS_IOC_WAIT_SYNC, BTRFS_IOC_START_SYNC = 0x40089416, 0x80089418
 AT_FDCWD = -100
 AT_SYMLINK_FOLLOW = 0x400
 PAGE = 4096
@@ -71,8 +74,7 @@ class Image:
               "btrfs": ["mkfs.btrfs", "-q", "-f"]}[kind], self.path)
         os.makedirs(self.mount_point, exist_ok=True)
         os.makedirs(self.copy_point, exist_ok=True)
-        options = ["-o", "loop,commit=1"] if kind == "btrfs" else ["-o", "loop"]
-        run("mount", *options, self.path, self.mount_point)
+        run("mount", "-o", "loop", self.path, self.mount_point)
 
     def close(self):
         run("umount", self.mount_point)
@@ -83,11 +85,8 @@ class Image:
         self.copies += 1
         copy = f"{self.copy}-{self.copies}"
         copy_image(self.path, copy)
-        # A second file system with the same identity; XFS would refuse it.
+        # A second file system with the same identity: XFS would refuse it, and Btrfs refuses it before Linux 6.7.
         options = {"xfs": "loop,nouuid", "btrfs": "loop", "ext4": "loop"}[self.kind]
-        if self.kind == "btrfs":
-            # Btrfs knows its devices by identity, so two of them cannot be mounted at once.
-            raise RuntimeError("btrfs cannot mount a copy of a mounted image")
         run("mount", "-o", options, copy, self.copy_point)
         try:
             return read_tree(os.path.join(self.copy_point, case))
@@ -243,12 +242,20 @@ class Program:
             os.close(descriptor)
 
     def commit(self, other):
-        """The log is committed: by an fsync of a file that has nothing to do with the case."""
+        """The log is committed: by an fsync of a file that has nothing to do with the case. Btrfs has a log for each file, so it
+        is asked to commit its transaction, as it does every 30 seconds."""
         descriptor = os.open(other, os.O_CREAT | os.O_RDWR)
-        os.fsync(descriptor)
+        try:
+            transaction = fcntl.ioctl(descriptor, BTRFS_IOC_START_SYNC, bytes(8))
+            fcntl.ioctl(descriptor, BTRFS_IOC_WAIT_SYNC, transaction)
+        except OSError:
+            os.fsync(descriptor)
         os.close(descriptor)
         os.unlink(other)
 
+
+# What a kernel is known to leave and the model lacks; docs/design/files.md says why.
+KNOWN = {("btrfs", "rename_fsync_target_directory")}
 
 STIMULI = {
     "nothing": lambda program, other: None,
@@ -267,6 +274,7 @@ def check(kind, names, repository, scratch):
     image = Image(kind, scratch)
     seen = listed = met = 0
     wrong = []
+    unsupported, known = set(), set()
     try:
         for name in sorted(os.listdir(folder)):
             if names and name.removesuffix(".json") not in names:
@@ -286,23 +294,39 @@ def check(kind, names, repository, scratch):
                 descriptor = os.open(root, os.O_RDONLY)
                 LIBC.syncfs(descriptor)
                 os.close(descriptor)
-                program.execute()
+                try:
+                    program.execute()
+                except OSError as error:
+                    # Btrfs collapses and inserts nothing.
+                    if error.errno != errno.EOPNOTSUPP:
+                        raise
+                    shutil.rmtree(root)
+                    unsupported.add(litmus["name"])
+                    break
                 happen(program, other)
                 tree = image.crash(case)
                 for handle in program.handles.values():
                     os.close(handle)
                 shutil.rmtree(root)
                 seen += 1
-                if tree not in expected:
+                if tree not in expected and (kind, litmus["name"]) in KNOWN:
+                    known.add(litmus["name"])
+                elif tree not in expected:
                     wrong.append(f"{kind}: {litmus['name']}, {stimulus}: {tree}")
                     print("not listed: " + wrong[-1], flush=True)
                 elif tree not in found:
                     found.append(tree)
+            if litmus["name"] in unsupported:
+                continue
             unique = [tree for place, tree in enumerate(expected) if tree not in expected[:place]]
             listed += len(unique)
             met += len(found)
     finally:
         image.close()
+    if known:
+        print(f"{kind}: not listed, as known: {', '.join(sorted(known))}")
+    if unsupported:
+        print(f"{kind}: not supported: {', '.join(sorted(unsupported))}")
     return seen, listed, met, wrong
 
 

@@ -9,13 +9,22 @@ use anyhow::{Context, bail};
 
 use crate::packages;
 
-/// File systems that are tried. A copy of a mounted Btrfs cannot be mounted beside it, so that one is missing.
-const FILE_SYSTEMS: [&str; 2] = ["ext4", "xfs"];
+/// File systems that are tried. Before Linux 6.7, a copy of a mounted Btrfs cannot be mounted beside it.
+const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+/// Images in memory: on a disk, each of two thousand mounts waits for it.
+const MEMORY: &str = "/dev/shm";
 
 /// Makes the operations of all litmus files about files on real file systems and compares what is left of them.
 pub fn run(repository: &Path) -> anyhow::Result<()> {
-    packages::install(&["python3", "e2fsprogs", "xfsprogs"])?;
-    let scratch = std::env::temp_dir().join(format!("powerfail-kernel-{}", std::process::id()));
+    packages::install(&["python3", "e2fsprogs", "xfsprogs", "btrfs-progs"])?;
+    let memory = Path::new(MEMORY);
+    let parent = if memory.is_dir() {
+        memory.to_path_buf()
+    } else {
+        std::env::temp_dir()
+    };
+    let scratch = parent.join(format!("powerfail-kernel-{}", std::process::id()));
     std::fs::create_dir(&scratch).with_context(|| scratch.display().to_string())?;
     let status = Command::new("python3")
         .arg(repository.join("xtask/kernel/agrees.py"))

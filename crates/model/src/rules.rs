@@ -84,4 +84,10 @@ impl Rules {
             Atomicity::Word => 8,
         }
     }
+
+    /// Where the first `count` pieces of a store end that begins at an offset, if it is long enough.
+    pub const fn end_of_pieces(self, begin: u64, count: usize) -> u64 {
+        let piece_bytes = self.piece_bytes() as u64;
+        (begin / piece_bytes + count as u64) * piece_bytes
+    }
 }

@@ -7,7 +7,7 @@ use super::ids::{
     NodeId, OperationIndex, PAGE_BYTES, PageIndex, SECTOR_BYTES, SECTORS_PER_PAGE, Source,
 };
 use super::operation::ByteRange;
-use super::rules::{LengthNeeds, Rules};
+use super::rules::{Gap, LengthNeeds, Rules};
 use super::state::{LostLength, LostPage};
 
 /// How much of the log is durable: the operations before this index.
@@ -495,12 +495,11 @@ impl File {
                 .checked_sub(2)
                 .map_or(self.base_len, |p| self.lengths[p].len);
             let made_by = (!version.logged).then_some(version.operation);
+            let first_page = before.max(version.from) / PAGE_BYTES + 1;
+            let gap = before.div_ceil(PAGE_BYTES);
+            let has_gap = !version.logged && !before.is_multiple_of(PAGE_BYTES) && gap < first_page;
             if position > low && !version.logged {
-                let first_page = before.max(version.from) / PAGE_BYTES + 1;
-                let gap = before.div_ceil(PAGE_BYTES);
-                let ends_before_gap =
-                    rules.ends_before_gap && !before.is_multiple_of(PAGE_BYTES) && gap < first_page;
-                let before_gap = ends_before_gap.then_some(gap);
+                let before_gap = (has_gap && rules.gap == Gap::EndsWithPage).then_some(gap);
                 for page in
                     { before_gap.into_iter() }.chain(first_page..version.len.div_ceil(PAGE_BYTES))
                 {
@@ -511,10 +510,11 @@ impl File {
                     });
                 }
             }
+            let needs_nothing = has_gap && rules.gap == Gap::FreesLength;
             options.push(LengthOption {
                 len: version.len,
                 first_lost: first_lost(position),
-                made_by,
+                made_by: made_by.filter(|_| !needs_nothing),
             });
         }
         options

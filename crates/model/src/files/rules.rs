@@ -25,10 +25,8 @@ pub(super) struct Rules {
     pub(super) sync_scope: SyncScope,
     /// What must be durable before a length that a write made.
     pub(super) length_needs: LengthNeeds,
-    /// Whether a file can end with the page in which it ended before a write beyond that: XFS zeroes the rest of that page
-    /// first, and its write-back moves the length to the end of the page (`xfs_setfilesize`), because the file is longer by
-    /// then. Seen by `cargo xtask kernel` (Linux 6.18), and not on ext4.
-    pub(super) ends_before_gap: bool,
+    /// What a write beyond the end means for the length, if the file did not end with a page.
+    pub(super) gap: Gap,
     /// Whether delayed blocks of a file get their place, and the file its length, before a rename that
     /// replaces a file, and at the close of a file that was truncated to nothing: `auto_da_alloc` of ext4
     /// (ext4.rst). The blocks are unwritten extents until their data is there, and read as zeros. XFS makes
@@ -66,6 +64,20 @@ pub(super) enum LengthNeeds {
     LastPage,
 }
 
+/// What a write beyond the end means for the length, if the file did not end with a page: the rest of that page is zeroed in
+/// the cache and written back. All of this was seen by `cargo xtask kernel` (Linux 6.18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// Nothing. ext4, and where a length needs nothing anyway.
+    Nothing,
+    /// The write-back of that page moves the length to its end (`xfs_setfilesize`), because the file is longer by then.
+    EndsWithPage,
+    /// The write-back of that page moves the length to where it is in memory: the new length needs no page of the write. Btrfs
+    /// since holes have no items on disk (`no-holes` is the default of mkfs.btrfs since 5.15; in
+    /// `btrfs_inode_safe_disk_i_size_write`).
+    FreesLength,
+}
+
 impl Rules {
     /// The rules of the machines whose union a file system is.
     pub(super) fn of(file_system: FileSystem) -> Vec<(FileSystem, Self)> {
@@ -85,13 +97,13 @@ const EXT4: Rules = Rules {
     torn_pages: true,
     sync_scope: SyncScope::Log,
     length_needs: LengthNeeds::Nothing,
-    ends_before_gap: false,
+    gap: Gap::Nothing,
     flush_on_replace: true,
 };
 
 const XFS: Rules = Rules {
     length_needs: LengthNeeds::LastPage,
-    ends_before_gap: true,
+    gap: Gap::EndsWithPage,
     flush_on_replace: false,
     ..EXT4
 };
@@ -100,7 +112,7 @@ const BTRFS: Rules = Rules {
     in_place: false,
     torn_pages: false,
     sync_scope: SyncScope::LogTree,
-    ends_before_gap: false,
+    gap: Gap::FreesLength,
     ..XFS
 };
 
@@ -110,6 +122,6 @@ const POSIX: Rules = Rules {
     torn_pages: true,
     sync_scope: SyncScope::Node,
     length_needs: LengthNeeds::Nothing,
-    ends_before_gap: false,
+    gap: Gap::Nothing,
     flush_on_replace: false,
 };

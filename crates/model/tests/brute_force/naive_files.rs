@@ -511,7 +511,17 @@ impl World {
             } else {
                 open[kept - 1].1
             };
-            let by = (kept > 0 && !open[kept - 1].2).then(|| open[kept - 1].0);
+            let mut by = (kept > 0 && !open[kept - 1].2).then(|| open[kept - 1].0);
+            // Btrfs has the new length when it has written the zeros behind the old end.
+            if let Some(i) = by
+                && let Op::Write(_, from, _) = self.ops[i]
+                && self.fs == Fs::Btrfs
+            {
+                let old = if kept > 1 { open[kept - 2].1 } else { sure_len };
+                if old % PAGE != 0 && old.div_ceil(PAGE) * PAGE <= from {
+                    by = None;
+                }
+            }
             if fits && forced_fits {
                 lens.push((before, kept, by));
             }
