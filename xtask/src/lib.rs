@@ -1,9 +1,11 @@
 //! The part of xtask that tests use as well: software of others, the packages that it needs, planted bugs,
-//! what the kernel says of the model of files, and the Debian package with the licences of what is in it.
+//! what the kernel says of the model of files, the Debian package with the licences of what is in it, and the book.
 
+pub mod book;
 pub mod cluster;
 pub mod deb;
 pub mod kernel;
+pub mod markdown;
 pub mod notices;
 pub mod packages;
 pub mod planted;

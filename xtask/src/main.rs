@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use xtask::{cluster, deb, kernel, notices, packages, planted, run, targets, torture, vm};
+use xtask::{book, cluster, deb, kernel, notices, packages, planted, run, targets, torture, vm};
 
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
@@ -23,11 +23,12 @@ usage: cargo xtask COMMAND
   targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md;
                   POWERFAIL names another binary than that of a release build
   planted         check all programs with planted bugs, and write docs/figures/planted.md
-  cluster         check a program in shares, and fuzz one, under a Slurm of one node, as docs/guide/clusters.md says (as root)
+  cluster         check a program in shares, and fuzz one, under a Slurm of one node, as docs/guide/clusters.md says (as root);
+                  POWERFAIL names another binary than that of a release build
   deb             build the Debian package, in target/deb
   notices         print the licences of the crates that powerfail contains
   picture         make docs/figures/report.png, the picture of a report in README.md (needs chromium)
-  book            build the pages of docs as a book, in target/book (needs mdbook)
+  book            build the pages of docs as a book, in target/book, and check its links (needs mdbook)
   bench [NAME [OPTIONS]]
                   run the benchmarks (all, or those of one file in benches/, with its options)
   fuzz [SECONDS [NAME]]
@@ -47,16 +48,16 @@ fn main() -> ExitCode {
     let result = match arguments[..] {
         ["ci"] => ci(),
         ["test"] => test(),
-        ["size"] => size(),
+        ["size"] => shippable().map(drop),
         ["example"] => example(),
         ["targets"] => chosen().and_then(|binary| targets::run(&binary, None)),
         ["targets", name] => chosen().and_then(|binary| targets::run(&binary, Some(name))),
-        ["cluster"] => release().and_then(|binary| cluster::run_recipes(&binary)),
+        ["cluster"] => chosen().and_then(|binary| cluster::run_recipes(&binary)),
         ["planted"] => planted::run(cargo),
         ["deb"] => package(),
         ["notices"] => notices::text().map(|text| print!("{text}")),
         ["picture"] => picture(),
-        ["book"] => book(),
+        ["book"] => make_book(),
         ["bench"] => bench(None, &[]),
         ["bench", name, ref options @ ..] => bench(Some(name), options),
         ["fuzz"] => fuzz("60", None),
@@ -88,7 +89,7 @@ fn main() -> ExitCode {
 
 /// Builds the Debian package from a release.
 fn package() -> anyhow::Result<()> {
-    let binary = release()?;
+    let binary = shippable()?;
     let out = binary
         .ancestors()
         .nth(2)
@@ -146,13 +147,14 @@ fn picture() -> anyhow::Result<()> {
 }
 
 /// Builds the documentation as a book.
-fn book() -> anyhow::Result<()> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let is_installed = Command::new("mdbook").arg("--version").output().is_ok();
-    if !is_installed {
-        bail!("mdbook is not installed: cargo install mdbook");
+fn make_book() -> anyhow::Result<()> {
+    if !book::is_installed() {
+        bail!("mdbook is not installed: apt install mdbook (Debian 13), or cargo install mdbook");
     }
-    run(Command::new("mdbook").arg("build").arg(docs))
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let first = book::build(&root, &root.join("target/book"))?;
+    println!("{}", first.display());
+    Ok(())
 }
 
 /// All checks. Every step runs, so that one run shows all that is wrong; the tests come last, and
@@ -235,9 +237,9 @@ fn test() -> anyhow::Result<()> {
 /// The most that the binary may take on disk: what users download and install.
 const BINARY_MAX_BYTES: u64 = 30_000_000;
 
-/// Builds the binary as `cargo install` does and compares its size with the limit. Not a part of `ci`: the build takes
-/// as long as half of the tests.
-fn size() -> anyhow::Result<()> {
+/// Builds the binary as `cargo install` does and fails if it is larger than the limit. Returns its path. Not a part of
+/// `ci`: the build takes as long as half of the tests.
+fn shippable() -> anyhow::Result<PathBuf> {
     let binary = release()?;
     let metadata = std::fs::metadata(&binary)
         .with_context(|| format!("cannot read the size of {}", binary.display()))?;
@@ -247,7 +249,7 @@ fn size() -> anyhow::Result<()> {
         let limit = megabytes(BINARY_MAX_BYTES);
         bail!("{} is larger than {limit:.1} MB", binary.display());
     }
-    Ok(())
+    Ok(binary)
 }
 
 /// Builds the binary as it ships, and returns its path.

@@ -1,9 +1,12 @@
 //! The repository's Markdown: every relative link leads to a file or folder, every `#fragment` to a heading; the code
 //! that ARCHITECTURE.md and the design pages mention exists.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use xtask::book;
+use xtask::markdown::{self, links, prose, resolves};
 
 #[test]
 fn every_relative_link_resolves() {
@@ -109,8 +112,7 @@ fn the_book_has_every_page() {
     assert_eq!(listed, pages, "each page once");
     for page in &pages {
         let text = fs::read_to_string(page).expect("a page");
-        let title = text.lines().find_map(|line| line.strip_prefix("# "));
-        let title = title.unwrap_or_default().replace(['`', '*'], "");
+        let title = markdown::title(&text).unwrap_or_default();
         let link = page.strip_prefix(&docs).expect("a page of docs").display();
         let is_index = link.to_string() == "README.md";
         let entry = format!("[{title}]({link})");
@@ -121,46 +123,40 @@ fn the_book_has_every_page() {
     }
 }
 
+/// mdBook gets a copy of the pages with all files that they name. In it every link leads to a file, because a folder has no
+/// page of its own in a browser, and the table of contents has every page.
 #[test]
-fn links_in_code_are_not_links() {
-    let text =
-        "[a](b.md) `[c](d.md)` [e](<f g.md>)\n```\n[h](i.md)\n```\n![j](k.svg) [l](https://m)\n";
-    assert_eq!(links(text), ["b.md", "f g.md", "k.svg"]);
-}
-
-#[test]
-fn headings_are_named_as_github_names_them() {
-    let text = "# What it does *not* see\n## `check`, and `crash`\n```\n# a comment\n```\n## `check`, and `crash`\n";
-    let expected = [
-        "check-and-crash",
-        "check-and-crash-1",
-        "what-it-does-not-see",
-    ];
-    assert_eq!(
-        headings(text),
-        expected.into_iter().map(str::to_owned).collect()
-    );
+fn the_source_of_the_book_is_complete() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path();
+    book::stage(&root(), source).expect("a source");
+    let mut broken = Vec::new();
+    let mut listed = Vec::new();
+    let pages = markdown::pages(source);
+    for page in &pages {
+        let text = fs::read_to_string(page).expect("a page");
+        for link in links(&text) {
+            let path = link.split('#').next().unwrap_or_default();
+            let is_folder = !path.is_empty() && page.with_file_name(path).is_dir();
+            if is_folder || !resolves(page, &link) {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+            if page.ends_with("SUMMARY.md") {
+                listed.push(source.join(link));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+    listed.push(source.join("SUMMARY.md"));
+    listed.sort();
+    assert_eq!(listed, pages, "each page once");
+    assert!(source.join("ARCHITECTURE.md").exists());
+    assert!(source.join("examples/notes.c").exists());
 }
 
 /// All Markdown files of the repository, except those that a build creates.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = Vec::new();
-    let mut folders = vec![root()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            let name = path.file_name().expect("a name").to_string_lossy();
-            if path.is_dir() {
-                if name != "target" && name != ".git" {
-                    folders.push(path);
-                }
-            } else if name.ends_with(".md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages.sort();
-    pages
+    markdown::pages(&root())
 }
 
 /// ARCHITECTURE.md and the pages of `docs/design`.
@@ -229,84 +225,4 @@ fn root() -> PathBuf {
         .parent()
         .expect("the workspace")
         .to_owned()
-}
-
-/// The targets of the links and pictures of a page that stay inside the repository.
-fn links(text: &str) -> Vec<String> {
-    prose(text)
-        .flat_map(|line| {
-            let line = without_code(line);
-            line.split("](")
-                .skip(1)
-                .filter_map(|rest| match rest.strip_prefix('<') {
-                    Some(rest) => rest.split_once(">)"),
-                    None => rest.split_once(')'),
-                })
-                .map(|(target, _)| target.to_owned())
-                .collect::<Vec<_>>()
-        })
-        .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
-        .collect()
-}
-
-/// The lines outside fenced code.
-fn prose(text: &str) -> impl Iterator<Item = &str> {
-    let mut fenced = false;
-    text.lines().filter(move |line| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        !fenced && !fence
-    })
-}
-
-/// A line without its `code`.
-fn without_code(line: &str) -> String {
-    line.split('`')
-        .step_by(2)
-        .collect::<Vec<_>>()
-        .join("\u{1a}")
-}
-
-fn resolves(page: &Path, link: &str) -> bool {
-    let (path, fragment) = link
-        .split_once('#')
-        .map_or((link, None), |(path, fragment)| (path, Some(fragment)));
-    let target = if path.is_empty() {
-        page.to_owned()
-    } else {
-        page.parent().expect("a folder").join(path)
-    };
-    match fragment {
-        None => target.exists(),
-        Some(fragment) => {
-            fs::read_to_string(target).is_ok_and(|text| headings(&text).contains(fragment))
-        }
-    }
-}
-
-/// The fragments that name the headings of a page: lower case, hyphens for spaces, no punctuation.
-fn headings(text: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for line in prose(text).filter(|line| line.starts_with('#')) {
-        let name: String = line
-            .trim_start_matches('#')
-            .trim()
-            .chars()
-            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-            .map(|c| {
-                if c == ' ' {
-                    '-'
-                } else {
-                    c.to_ascii_lowercase()
-                }
-            })
-            .collect();
-        let mut unique = name.clone();
-        let mut count = 0;
-        while !names.insert(unique.clone()) {
-            count += 1;
-            unique = format!("{name}-{count}");
-        }
-    }
-    names
 }

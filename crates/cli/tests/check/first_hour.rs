@@ -56,104 +56,17 @@ fn line_matches(expected: &str, line: &str) -> bool {
     }
 }
 
+/// The pages that these tests follow.
+pub(crate) const FOLLOWED: [&str; 2] = ["docs/guide/first-hour.md", "docs/guide/databases.md"];
+
 #[test]
 fn every_command_of_the_first_hour_prints_what_the_page_shows() {
-    follow("docs/guide/first-hour.md", 16);
+    follow(FOLLOWED[0], 16);
 }
 
 #[test]
 fn every_command_of_the_page_about_databases_prints_what_the_page_shows() {
-    follow("docs/guide/databases.md", 7);
-}
-
-/// Pages with commands for programs that the reader has, and what such programs are here.
-const FOR_OWN_PROGRAMS: [(&str, usize); 4] = [
-    ("README.md", 5),
-    ("docs/guide/files.md", 3),
-    ("docs/guide/recording.md", 3),
-    ("docs/reference/formats.md", 1),
-];
-/// What cannot be run as it is written, and why.
-const NOT_RUN: [(&str, &str); 5] = [
-    (
-        "powerfail fuzz",
-        "takes minutes; the tests of fuzzing run it",
-    ),
-    ("/mnt/pmem", "a directory that the reader has"),
-    ("/var/lib", "a directory that the reader has"),
-    (
-        "static-program",
-        "the tests of recordings under QEMU run it",
-    ),
-    (
-        "--backend qemu",
-        "the tests of recordings under QEMU run it",
-    ),
-];
-
-/// A program that keeps a pool, or files in a directory, at its last argument; in the current directory without one.
-const OWN_PROGRAM: &str = r#"
-#define main store_main
-#include "examples/counter.c"
-#undef main
-#define main app_main
-#include "examples/settings.c"
-#undef main
-#include <sys/stat.h>
-int main(int argc, char **argv)
-{
-    char *path = argc > 1 ? argv[argc - 1] : "data";
-    char *arguments[] = {argv[0], path[0] == '-' ? "data" : path, 0};
-    struct stat status;
-    int is_pool = stat(arguments[1], &status) == 0 ? S_ISREG(status.st_mode) : strstr(arguments[1], "pool") != 0;
-    return is_pool ? store_main(2, arguments) : app_main(2, arguments);
-}
-"#;
-
-#[test]
-fn commands_for_programs_of_the_reader_run() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for (page, commands) in FOR_OWN_PROGRAMS {
-        let folder = Folder::new();
-        std::os::unix::fs::symlink(root.join("examples"), folder.path("examples")).unwrap();
-        folder.write("program.c", OWN_PROGRAM);
-        for name in ["store", "app", "my-program"] {
-            let mut compiler = folder.command("gcc");
-            compiler.args(["-g", "-o", name, "program.c"]);
-            assert!(compiler.status().unwrap().success());
-        }
-        let text = std::fs::read_to_string(root.join(page)).unwrap();
-        let is_run = |line: &&str| !NOT_RUN.iter().any(|(part, _)| line.contains(part));
-        let lines = lines_for_a_shell(&text);
-        let lines: Vec<&str> = lines.into_iter().filter(is_run).collect();
-        assert!(lines.len() >= commands, "{page}: {lines:?}");
-        for line in lines {
-            let line = line.replacen("powerfail", env!("CARGO_BIN_EXE_powerfail"), 1);
-            let mut shell = folder.command("/bin/sh");
-            shell.args(["-c", &line]).env("TMPDIR", folder.path("tmp"));
-            let output = shell.output().unwrap();
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let text = String::from_utf8_lossy(&output.stdout);
-            // These programs have bugs: a check finds them.
-            let expected = i32::from(line.contains(" check "));
-            let code = output.status.code();
-            assert_eq!(code, Some(expected), "{page}: {line}\n{text}{errors}");
-        }
-    }
-}
-
-/// The commands of powerfail in blocks for a shell that show no output.
-fn lines_for_a_shell(page: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut is_inside = false;
-    for line in page.lines() {
-        if line.starts_with("```") {
-            is_inside = line == "```sh";
-        } else if is_inside && line.starts_with("powerfail ") {
-            found.push(line);
-        }
-    }
-    found
+    follow(FOLLOWED[1], 7);
 }
 
 /// Does what a page says, which has at least so many commands.

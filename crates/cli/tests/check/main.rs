@@ -22,6 +22,7 @@ mod examples;
 mod files;
 mod first_hour;
 mod foreign;
+mod guides;
 mod hostile;
 mod init;
 mod interrupted;
