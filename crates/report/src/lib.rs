@@ -14,6 +14,7 @@ pub mod init;
 pub mod issue;
 pub mod litmus;
 mod marks;
+mod own_place;
 pub mod page;
 pub mod perfetto;
 pub mod plot;

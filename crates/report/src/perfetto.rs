@@ -110,7 +110,7 @@ pub fn perfetto(
 /// The name of a record, and what is known of it.
 fn described(record: &Record<'_>, places: &mut Places<'_>, names: &FirstNames) -> (String, Value) {
     let mut arguments = json!({"event": record.index.0});
-    if let Some(place) = places.innermost(record) {
+    if let Some(place) = places.own(record) {
         arguments["place"] = place.into();
     }
     let name = match record.body {
@@ -123,7 +123,7 @@ fn described(record: &Record<'_>, places: &mut Places<'_>, names: &FirstNames) -
         _ => RecordKind::of(&record.body).name().to_owned(),
     };
     if let Body::File(operation) = &record.body {
-        arguments["files"] = files::text(operation, names).into();
+        arguments["files"] = names.without_tree(&files::text(operation, names)).into();
     }
     if let Body::Pm(Event::Store { at, .. } | Event::Flush { at, .. }) = record.body {
         arguments["pool"] = at.pool.0.into();

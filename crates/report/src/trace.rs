@@ -1,5 +1,6 @@
 //! The content of a trace, and what a crash at a position in it can leave.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use powerfail_finding::hex;
@@ -9,12 +10,13 @@ use powerfail_trace::replay::PoolReplay;
 use powerfail_trace::tree_replay::TreeReplay;
 use powerfail_trace::{
     Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, SEAL_NOTE,
-    Statistics, Trace,
+    StackId, Statistics, Trace,
 };
 use serde_json::{Value, json};
 
 use crate::files::{self, FirstNames};
 use crate::marks;
+use crate::own_place::own_place;
 use crate::text::{
     BAD, FAINT, GOOD, STRONG, WARNING, big_count, big_plural, bytes, count, plural, power_of_ten,
     printable,
@@ -215,6 +217,8 @@ pub struct Places<'t> {
     with_stacks: bool,
     /// Under which names the files of the trees were first seen.
     files: FirstNames,
+    /// The places of call stacks that were asked for.
+    own: BTreeMap<StackId, String>,
 }
 
 impl<'t> Places<'t> {
@@ -227,6 +231,7 @@ impl<'t> Places<'t> {
             symbolizer,
             with_stacks,
             files: FirstNames::of(trace),
+            own: BTreeMap::new(),
         }
     }
 
@@ -247,10 +252,20 @@ impl<'t> Places<'t> {
         self.files.without_tree(&body_text(body, &self.files))
     }
 
-    /// The innermost frame of a record for people; nothing if it has no call stack.
-    pub fn innermost(&mut self, record: &Record<'_>) -> Option<String> {
+    /// Where a record is in the program's own sources, or else its innermost frame; nothing if it has no call stack.
+    pub(crate) fn own(&mut self, record: &Record<'_>) -> Option<String> {
         let frame = self.trace.stack(record.stack).next()?;
-        Some(self.text(frame, AddressKind::Instruction))
+        if let Some(place) = self.own.get(&record.stack) {
+            return Some(place.clone());
+        }
+        let symbolizer = self.symbolizer.as_mut();
+        let place = symbolizer.and_then(|it| own_place(self.trace, it, record.stack));
+        let place = match place {
+            Some(place) => printable(&place).into_owned(),
+            None => self.text(frame, AddressKind::Instruction),
+        };
+        self.own.insert(record.stack, place.clone());
+        Some(place)
     }
 
     /// A frame for people: its source, or else where it is.

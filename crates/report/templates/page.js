@@ -197,7 +197,9 @@ function stacks(finding, more) {
   finding.places.forEach((place, number) => {
     const frames = place.stack || [];
     const main = frames.findIndex(it => it.function === "main" || (it.function || "").endsWith("::main"));
-    const used = main < 0 ? frames : frames.slice(0, main + 1);
+    // What the compiler has put into the program from a library says nothing.
+    const own = new Set(frames.filter(it => !it.trusted).map(it => it.module));
+    const used = (main < 0 ? frames : frames.slice(0, main + 1)).filter(it => !it.trusted || !own.has(it.module));
     const key = JSON.stringify(used);
     if (!used.length || seen.has(key)) return;
     seen.add(key);
@@ -214,7 +216,7 @@ function picture(moment) {
   const ROW = 34, TOP = 34, LEFT = 14, rows = moment.rows, marks = moment.marks, ofFiles = moment.of === "files";
   const labelWidth = 24 + 6.7 * Math.max(...rows.map(it => it.label.length), rows.some(it => it.outcome === "survives") ? 14 : 9);
   const room = Math.min(main.clientWidth, 1180) - labelWidth - 130;
-  const STEP = Math.max(28, Math.min(60, room / (marks.length + 2)));
+  const STEP = Math.max(28, Math.min(90, room / (marks.length + 2)));
   const before = moment.failure === null ? marks.length : marks.findIndex(it => it.event >= moment.failure);
   const cut = before < 0 ? marks.length : before;
   const x = i => LEFT + (i + .5) * STEP + (moment.failure !== null && i >= cut ? STEP : 0);
@@ -405,35 +407,44 @@ const OUTCOMES = [["failed", "recovery fails"], ["some", "fails in some calls"],
 const TINTS = {failed: "--o-failed", some: "--o-some", passed: "--o-passed", part: "--o-part", untried: "--o-untried"};
 const sum = (a, b) => ({points: (a.points || 0) + (b.points || 0), tried: (a.tried || 0) + (b.tried || 0), sampled: (a.sampled || 0) + (b.sampled || 0), failed: (a.failed || 0) + (b.failed || 0)});
 const none = {points: 0, tried: 0, sampled: 0, failed: 0};
+// What was tried: crashes with everything before them durable, and moments at which something is lost.
+const tells = of => {
+  const parts = [];
+  if (of.prefix.points) parts.push(plural(of.prefix.points, "failure point") + " with nothing lost, " + count(of.prefix.tried) + " tried, " + count(of.prefix.failed) + " failed");
+  if (of.lost.points) parts.push(plural(of.lost.points, "moment") + " with losses, " + count(of.lost.tried) + " tried, " + count(of.lost.failed) + " failed");
+  return parts.join("; ") || "nothing was tried";
+};
 function flame() {
   const coverage = D.coverage;
   if (!coverage || !coverage.stacks.length) return;
   const part = section("points", "Failure points", undefined);
-  part.append(h("p", {class: "muted"}, "Call stacks at which the power was let fail, callers above. The width is the number of failure points. Choose a frame to enlarge it."));
+  part.append(h("p", {class: "muted"}, "Call stacks at which the power was let fail, callers above. The width is the number of moments. Choose a frame to enlarge it."));
   const panel = h("div", {class: "panel"});
   part.append(panel, h("div", {class: "legend"}, OUTCOMES.map(([name, label]) => h("span", {}, h("span", {class: "dot", style: "background:var(" + TINTS[name] + ")"}), label))));
   whenSeen(panel, () => {
-    const top = {name: "all", children: new Map(), tries: none, outcomes: new Set()};
+    const newNode = (name, frame) => ({name, frame, children: new Map(), tries: none, prefix: none, lost: none, outcomes: new Set()});
+    const count_in = (node, stack, outcome) => { node.prefix = sum(node.prefix, stack.prefix || none); node.lost = sum(node.lost, stack.lost_lines || none); node.tries = sum(node.prefix, node.lost); node.outcomes.add(outcome); };
+    const top = newNode("all", null);
     for (const stack of coverage.stacks) {
-      const tries = sum(stack.prefix || none, stack.lost_lines || none);
       const outcome = stackOutcome(stack);
       let node = top, lastModule = null;
-      node.tries = sum(node.tries, tries); node.outcomes.add(outcome);
+      count_in(node, stack, outcome);
       for (const number of [...stack.stack].reverse()) {
         const frame = coverage.frames[number];
         const name = frame.trusted ? frame.module || "library" : frame.function || (frame.module || "?") + "+0x" + frame.offset.toString(16);
-        // The frames of one library are one.
+        // The frames of one library are one, and those of a library inside the program itself say nothing.
         if (frame.trusted && lastModule === name) continue;
-        lastModule = frame.trusted ? name : null;
+        lastModule = frame.module || name;
         const key = name + "\n" + (frame.trusted ? "" : (frame.file || "") + ":" + (frame.line || ""));
-        if (!node.children.has(key)) node.children.set(key, {name, frame, children: new Map(), tries: none, outcomes: new Set()});
+        if (!node.children.has(key)) node.children.set(key, newNode(name, frame));
         node = node.children.get(key);
-        node.tries = sum(node.tries, tries); node.outcomes.add(outcome);
+        count_in(node, stack, outcome);
       }
     }
     // What starts the program says nothing.
     let start = top;
-    while (start.children.size === 1 && start.name !== "main" && !(start.name || "").endsWith("::main")) start = [...start.children.values()][0];
+    const only = node => node.children.size === 1 ? [...node.children.values()][0] : null;
+    while (only(start) && only(start).children.size) start = only(start);
     const path = h("p", {class: "small muted", id: "flame-at"}), graph = h("div", {class: "flame", id: "flame"});
     panel.append(path, graph);
     const show = node => {
@@ -445,7 +456,7 @@ function flame() {
         deepest = Math.max(deepest, depth);
         const frame = node.frame, tries = node.tries;
         const text = node.name + (frame && frame.file && !frame.trusted ? " " + where(frame) : "");
-        graph.append(h("button", {type: "button", class: combined(node.outcomes), style: `left:${x}px;width:${w}px;top:${depth * 20}px`, title: text + "\n" + plural(tries.points, "failure point") + ", " + count(tries.tried) + " tried, " + count(tries.failed) + " failed", onclick: () => show(node === current && node !== start ? start : node)}, w > 26 ? text : ""));
+        graph.append(h("button", {type: "button", class: combined(node.outcomes), style: `left:${x}px;width:${w}px;top:${depth * 20}px`, title: text + "\n" + tells(node), onclick: () => show(node === current && node !== start ? start : node)}, w > 26 ? text : ""));
         let cx = x;
         const children = [...node.children.values()].sort((a, b) => b.tries.points - a.tries.points);
         for (const child of children) { const cw = w * child.tries.points / Math.max(1, tries.points); place(child, cx, cw, depth + 1); cx += cw; }
@@ -453,7 +464,7 @@ function flame() {
       current = node;
       place(node, 0, width, 0);
       graph.style.height = (deepest + 1) * 20 + "px";
-      path.textContent = node.name + ": " + plural(node.tries.points, "failure point") + ", " + count(node.tries.tried) + " tried, " + count(node.tries.failed) + " at which recovery fails";
+      path.textContent = node.name + ": " + tells(node);
     };
     let current = start;
     show(start);
@@ -465,10 +476,10 @@ function flame() {
 // ---- sources: what was tried on which line
 function sources() {
   const files = new Map();
-  const line = (file, number) => { if (!files.has(file)) files.set(file, new Map()); const lines = files.get(file); if (!lines.has(number)) lines.set(number, {tries: none, findings: [], outcomes: new Set()}); return lines.get(number); };
+  const line = (file, number) => { if (!files.has(file)) files.set(file, new Map()); const lines = files.get(file); if (!lines.has(number)) lines.set(number, {prefix: none, lost: none, findings: [], outcomes: new Set()}); return lines.get(number); };
   for (const stack of (D.coverage || {stacks: []}).stacks) {
     const frame = stack.stack.map(it => D.coverage.frames[it]).find(it => !it.trusted && it.file && it.line);
-    if (frame) { const of = line(frame.file, frame.line); of.tries = sum(of.tries, sum(stack.prefix || none, stack.lost_lines || none)); of.outcomes.add(stackOutcome(stack)); }
+    if (frame) { const of = line(frame.file, frame.line); of.prefix = sum(of.prefix, stack.prefix || none); of.lost = sum(of.lost, stack.lost_lines || none); of.outcomes.add(stackOutcome(stack)); }
   }
   for (const finding of R.findings) for (const place of finding.places.slice(0, 3)) if (place.file && place.line) { const of = line(place.file, place.line); if (!of.findings.includes(finding)) of.findings.push(finding); }
   if (!files.size) return;
@@ -477,10 +488,10 @@ function sources() {
   const list = h("div", {class: "list"});
   for (const [file, lines] of [...files].sort((a, b) => b[1].size - a[1].size)) {
     let all = none;
-    const outcomes = new Set();
-    for (const of of lines.values()) { all = sum(all, of.tries); for (const outcome of of.outcomes) outcomes.add(outcome); }
-    const number = [...lines.values()].reduce((n, of) => n + of.findings.length, 0);
-    const node = h("details", {class: "finding source"}, h("summary", {}, h("span", {class: "dot", style: "background:var(" + TINTS[outcomes.size ? combined(outcomes) : "untried"] + ")"}), h("span", {class: "code"}, plural(lines.size, "line")), h("span", {class: "message mono"}, file), h("span", {class: "where"}, (all.points ? plural(all.points, "failure point") + ", " + count(all.tried) + " tried" : "") + (number ? (all.points ? ", " : "") + plural(number, "finding") : ""))));
+    const outcomes = new Set(), own = new Set();
+    for (const of of lines.values()) { all = sum(all, sum(of.prefix, of.lost)); for (const outcome of of.outcomes) outcomes.add(outcome); for (const finding of of.findings) own.add(finding); }
+    const number = own.size;
+    const node = h("details", {class: "finding source"}, h("summary", {}, h("span", {class: "dot", style: "background:var(" + TINTS[outcomes.size ? combined(outcomes) : "untried"] + ")"}), h("span", {class: "code"}, plural(lines.size, "line")), h("span", {class: "message mono"}, file), h("span", {class: "where"}, (all.points ? plural(all.points, "moment") + ", " + count(all.tried) + " tried" : "") + (number ? (all.points ? ", " : "") + plural(number, "finding") : ""))));
     node.addEventListener("toggle", () => { if (node.open && !node.querySelector(".body")) node.append(listing(file, lines)); });
     list.append(node);
   }
@@ -492,8 +503,8 @@ function listing(file, lines) {
   const mark = n => {
     const of = lines.get(n);
     if (!of) return null;
-    const tries = of.tries;
-    return {class: tries.points ? combined(of.outcomes) : "", end: [tries.points ? h("span", {class: "muted small", style: "margin-left:14px"}, count(tries.tried) + " of " + count(tries.points) + " tried" + (tries.failed ? ", " + count(tries.failed) + " failed" : "")) : null, of.findings.map(it => h("a", {class: "mark", href: "#" + anchor(it)}, it.code))]};
+    const tries = sum(of.prefix, of.lost);
+    return {class: tries.points ? combined(of.outcomes) : "", end: [tries.points ? h("span", {class: "muted small", style: "margin-left:14px", title: tells(of)}, count(tries.tried) + " of " + count(tries.points) + " tried" + (tries.failed ? ", " + count(tries.failed) + " failed" : "")) : null, of.findings.map(it => h("a", {class: "mark", href: "#" + anchor(it)}, it.code))]};
   };
   if (!source) {
     node.append(h("p", {class: "muted small"}, "The file was not kept with the report."), h("div", {class: "lines"}, marked.map(n => { const what = mark(n); return h("div", {class: what.class}, h("span", {class: "n"}, String(n)), what.end); })));
@@ -523,9 +534,9 @@ function space() {
   if (!rows.length && !hasSpace) return;
   const part = section("space", "State space", undefined);
   if (hasSpace) {
-    const most = Math.max(...t.state_space.map(it => it[1]));
-    part.append(h("p", {class: "muted"}, "Moments that cover all crash states of the run, by the number of states that a crash there can leave" + (t.largest ? "; the largest has " + power(t.largest[1]) + ", before event " + count(t.largest[0]) : "") + "."),
-      h("div", {class: "panel"}, h("div", {class: "bars"}, t.state_space.map(([exponent, number]) => h("div", {title: plural(number, "moment") + " with " + decade(exponent) + " states"}, count(number), h("i", {style: "height:" + Math.max(2, 70 * number / most) + "px"}), decade(exponent))))));
+    const most = Math.max(...t.state_space.map(it => it[1])), moments = t.state_space.reduce((n, it) => n + it[1], 0);
+    part.append(h("p", {class: "muted"}, plural(moments, "moment") + " cover all crash states of the run" + (t.largest ? "; the most states, " + power(t.largest[1]) + ", can be left before event " + count(t.largest[0]) : "") + "." + (t.state_space.length > 1 ? " The bars are moments by their number of states." : "")));
+    if (t.state_space.length > 1) part.append(h("div", {class: "panel"}, h("div", {class: "bars"}, t.state_space.map(([exponent, number]) => h("div", {title: plural(number, "moment") + " with " + decade(exponent) + " states"}, count(number), h("i", {style: "height:" + Math.max(2, 70 * number / most) + "px"}), decade(exponent))))));
   }
   if (rows.length) part.append(h("div", {class: "wide"}, h("table", {}, h("tbody", {}, rows))));
 }
@@ -545,8 +556,15 @@ function unchecked() {
   for (const note of R.notes || []) items.push(note);
   if (!D.coverage) items.push("which failure points were tried was not kept with this report");
   part.append(h("ul", {class: "plain"}, items.map(it => h("li", {}, capital(it) + "."))));
-  const untried = ((D.coverage || {}).stacks || []).map(stack => ({tries: sum(stack.prefix || none, stack.lost_lines || none), frame: stack.stack.map(it => D.coverage.frames[it]).find(it => !it.trusted)})).filter(it => it.tries.tried < it.tries.points).sort((a, b) => (b.tries.points - b.tries.tried) - (a.tries.points - a.tries.tried));
-  if (untried.length) put(part, h("h3", {}, "Call stacks with failure points that were not tried"), h("div", {class: "wide"}, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "place"), h("th", {class: "num"}, "not tried"), h("th", {class: "num"}, "of"))), h("tbody", {}, untried.slice(0, 30).map(it => h("tr", {}, h("td", {class: "mono"}, it.frame ? (it.frame.function || "?") + " " + where(it.frame) : "?"), h("td", {class: "num"}, count(it.tries.points - it.tries.tried)), h("td", {class: "num"}, count(it.tries.points))))))), untried.length > 30 ? h("p", {class: "muted small"}, plural(untried.length - 30, "more call stack")) : null);
+  const untried = [];
+  for (const stack of (D.coverage || {}).stacks || []) {
+    const frame = stack.stack.map(it => D.coverage.frames[it]).find(it => !it.trusted), place = frame ? (frame.function || "?") + " " + where(frame) : "?";
+    for (const [tries, what] of [[stack.prefix || none, "with nothing lost"], [stack.lost_lines || none, "with losses"]]) if (tries.tried < tries.points) untried.push({place, what, left: tries.points - tries.tried, points: tries.points});
+  }
+  if (!untried.length) return;
+  untried.sort((a, b) => b.left - a.left);
+  put(part, h("h3", {}, "Call stacks with moments that were not tried"), h("div", {class: "wide"}, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "place"), h("th", {}, "crashes"), h("th", {class: "num"}, "not tried"), h("th", {class: "num"}, "of"))),
+    h("tbody", {}, untried.slice(0, 30).map(it => h("tr", {}, h("td", {class: "mono"}, it.place), h("td", {}, it.what), h("td", {class: "num"}, count(it.left)), h("td", {class: "num"}, count(it.points))))))), untried.length > 30 ? h("p", {class: "muted small"}, count(untried.length - 30) + " more") : null);
 }
 
 applyTheme();

@@ -18,9 +18,9 @@ pub(super) fn text(choices: &[Choice], sources: &Sources<'_>) -> Option<String> 
     let mut lines = Vec::new();
     for choice in decisive.iter().take(CHOICES_SHOWN) {
         lines.push(format!(
-            "the load at {} could read from {}:",
+            "the load at {} could read {}:",
             place(&choice.load, sources),
-            plural(choice.sources.len() as u64, "store")
+            plural(choice.sources.len() as u64, "value")
         ));
         // What was taken is shown whatever is cut.
         let shown = choice.sources.iter().enumerate();
@@ -30,7 +30,7 @@ pub(super) fn text(choices: &[Choice], sources: &Sources<'_>) -> Option<String> 
             let left = choice.sources.len() - SOURCES_SHOWN;
             lines.push(format!(
                 "    {FAINT}{}{FAINT:#}",
-                plural(left as u64, "more store")
+                plural(left as u64, "more value")
             ));
         }
     }

@@ -22,8 +22,13 @@ pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
             .iter()
             .take(LOST_LINES)
             .map(|line| {
+                // A store that is torn is one of those that become durable in pieces.
                 let keeps = match line.version {
                     0 => "none of its stores survives".to_owned(),
+                    1 if evidence.torn => "1 piece of its stores survives".to_owned(),
+                    more if evidence.torn => {
+                        format!("{} pieces of its stores survive", count(more as u64))
+                    }
                     1 => "1 of its stores survives".to_owned(),
                     more => format!("{} of its stores survive", count(more as u64)),
                 };

@@ -138,11 +138,15 @@ fn store(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) ->
     let is_torn = evidence.is_some_and(|it| it.torn) && finding.places.first() == Some(place);
     let is_later =
         is_prefix(evidence) && matches!(moment(evidence, place), Moment::Here | Moment::Later);
+    let is_further = finding.places.first() != Some(place)
+        && !code.class().is_of_reads()
+        && evidence.is_some_and(|it| !loses(it, place, by));
     match code {
         _ if is_torn => "this store is torn: a part of it is durable, the rest is lost",
         Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
         _ if survives => "this store is durable, but what follows it is lost",
         _ if is_later => "the power fails before this store",
+        _ if is_further => "this store can be lost in the same way",
         Code::StoreNotFlushed if evidence.is_some() => match by {
             DurableBy::Flush => "this store is lost: it is not flushed in time",
             DurableBy::Sync => "this store is lost: no msync or fdatasync writes it back in time",
@@ -168,6 +172,23 @@ fn store(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) ->
         Code::ObjectNotPersisted => "this store is never made durable",
         _ => "this store is lost",
     }
+}
+
+/// Whether a store is in a line that the crash has lost, as far as that is known. A crash that loses no line, or fails a second
+/// time, has other words.
+fn loses(evidence: &Evidence, store: &SourcePlace, by: DurableBy) -> bool {
+    let line_bytes = match by {
+        DurableBy::Flush => 64,
+        DurableBy::Sync => 512,
+    };
+    let failure = &evidence.failure;
+    let (Some(begin), Some(event)) = (store.pool_offset, store.event) else {
+        return true;
+    };
+    let end = begin + store.len_bytes.unwrap_or(1).max(1);
+    let mut lines = failure.lost_lines.iter().map(|line| line.pool_offset);
+    let is_in_line = lines.any(|line| begin < line + line_bytes && line < end);
+    failure.lost_lines.is_empty() || failure.again.is_some() || is_in_line && event < failure.event
 }
 
 fn flush(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
@@ -263,9 +284,9 @@ fn recovery(evidence: Option<&Evidence>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{Role, SourcePlace, StackFrame};
+    use powerfail_finding::{FailurePoint, LostLine, StackFrame};
 
-    use super::operation;
+    use super::*;
 
     fn frame(function: &str, trusted: bool) -> StackFrame {
         StackFrame {
@@ -276,6 +297,51 @@ mod tests {
             offset: 0,
             trusted,
         }
+    }
+
+    #[test]
+    fn only_what_the_crash_has_lost_is_called_lost() {
+        let store = |event, offset| SourcePlace {
+            event: Some(event),
+            pool_offset: Some(offset),
+            len_bytes: Some(8),
+            ..SourcePlace::new(Role::Store)
+        };
+        let line = LostLine {
+            pool: 0,
+            pool_offset: 64,
+            version: 0,
+        };
+        let evidence = Evidence {
+            failure: FailurePoint {
+                event: 20,
+                lost_lines: vec![line],
+                again: None,
+                filled: Vec::new(),
+            },
+            recovery: RecoveryOutcome::Content {
+                output: String::new(),
+            },
+            last_good_event: None,
+            next_good_event: None,
+            trace: None,
+            difference: None,
+            torn: false,
+            choices: Vec::new(),
+        };
+        let places = vec![store(3, 64), store(4, 72), store(5, 128), store(30, 80)];
+        let finding = Finding {
+            evidence: Some(evidence),
+            ..Finding::new(Code::PublishedBeforeDurable, String::new(), places)
+        };
+        let labels: Vec<String> = finding
+            .places
+            .iter()
+            .map(|it| label(&finding, it))
+            .collect();
+        let further = "this store can be lost in the same way";
+        let lost = "this store is lost";
+        assert_eq!(labels, [lost, lost, further, further]);
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub(super) fn texts(
 
 fn failure(evidence: &Evidence, crash: &TreeCrash, places: &[SourcePlace]) -> String {
     let at = evidence.failure.event;
-    let here = places.iter().find(|it| it.role == Role::Failure);
+    let with = |role: Role| places.iter().find(move |it| it.role == role);
+    // Where nothing is lost, the operation that would have helped may be the very next one.
+    let here = with(Role::Failure).or_else(|| with(Role::Store).filter(|_| crash.is_prefix()));
     let mut text = match here.and_then(|it| it.operation.as_deref()) {
         Some(operation) => format!(
             "power fails before event {at}, the {}",

@@ -10,11 +10,12 @@ use powerfail_model::{
     Event, EventIndex, FailurePoints, FenceKind, FlushKind, Frontier, LineId, LineIndex, PoolIndex,
     Rules, Step, StoreKind,
 };
-use powerfail_symbol::{AddressKind, Symbolizer};
+use powerfail_symbol::Symbolizer;
 use powerfail_trace::{Body, Record, StackId, Trace, TraceError};
 
 use super::model::{MarkOnRows, Moment, Outcome, ReadOfRow, Row};
 use super::timeline::Events;
+use crate::own_place::own_place;
 use crate::text::plural;
 
 /// Rows of one picture.
@@ -175,7 +176,7 @@ impl<'f> Moments<'f> {
                 let all = first.into_iter().chain(kept).chain(last);
                 let mut marks: Vec<MarkOnRows> = all
                     .map(|(mut mark, stack)| {
-                        let name = || place_of(trace, &mut symbolizer, stack);
+                        let name = || own_place(trace, &mut symbolizer, stack).unwrap_or_default();
                         mark.place
                             .clone_from(places.entry(stack.0).or_insert_with(name));
                         mark
@@ -299,32 +300,6 @@ fn text_of(event: &Event<'_>) -> String {
         Event::Flush { at, .. } => format!("line of {:#x}", at.offset.0),
         _ => String::new(),
     }
-}
-
-/// Where an event is in the sources: the innermost frame with a line, and outside of the system's headers if there is one.
-pub(super) fn place_of(trace: &Trace, symbolizer: &mut Symbolizer, stack: StackId) -> String {
-    let kinds = std::iter::once(AddressKind::Instruction);
-    let kinds = kinds.chain(std::iter::repeat(AddressKind::Return));
-    let mut fallback = None;
-    for (frame, kind) in trace.stack(stack).zip(kinds).take(12) {
-        let resolved = symbolizer.resolve(frame, kind);
-        for source in &resolved.frames {
-            let Some(file) = &source.file else { continue };
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            let mut text = name.into_owned();
-            if let Some(line) = source.line {
-                text = format!("{text}:{line}");
-            }
-            if let Some(function) = &source.function {
-                text = format!("{text} in {function}");
-            }
-            if !file.starts_with("/usr") {
-                return text;
-            }
-            fallback.get_or_insert(text);
-        }
-    }
-    fallback.unwrap_or_default()
 }
 
 impl<'f> Picture<'f> {

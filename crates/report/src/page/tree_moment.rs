@@ -13,10 +13,11 @@ use powerfail_symbol::Symbolizer;
 use powerfail_trace::{Body, FileOperations, Record, StackId, Trace, TraceError};
 
 use super::model::{MarkOnRows, Moment, Outcome, Row};
-use super::moment::{FIRST_MARKS, LAST_MARKS, ROWS_MAX, place_of};
+use super::moment::{FIRST_MARKS, LAST_MARKS, ROWS_MAX};
 use super::timeline::FileEvents;
 use super::tree_rows::{Lengths, Part, kind_of, parts_of};
 use crate::files::{self, FirstNames};
+use crate::own_place::own_place;
 
 /// How far a picture goes beyond what the finding names.
 const EVENTS_BEFORE: u64 = 256;
@@ -59,7 +60,7 @@ pub(super) fn pictures<'f>(
     let mut place = |stack: StackId| {
         let known = places.entry(stack.0);
         known
-            .or_insert_with(|| place_of(trace, &mut symbolizer, stack))
+            .or_insert_with(|| own_place(trace, &mut symbolizer, stack).unwrap_or_default())
             .clone()
     };
     let moments = pictures.into_iter();

@@ -279,7 +279,7 @@ impl Events<'_> {
             event: record.index.0,
             thread: record.thread.0,
             text: self.places.short_text(&record.body),
-            place: self.places.innermost(record).unwrap_or_default(),
+            place: self.places.own(record).unwrap_or_default(),
             opens: false,
             closes: false,
             is_failure_point: false,
