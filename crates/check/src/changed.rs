@@ -20,11 +20,12 @@ const SOURCE_BYTES_MAX: u64 = 1 << 20;
 pub struct ChangedSince {
     /// What the user has written.
     name: String,
-    known: Known,
+    reference: Reference,
 }
 
+/// What the run is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Known {
+enum Reference {
     /// The call stacks that a run has tried.
     Tried(BTreeSet<Vec<String>>),
     /// The lines that were changed, by file. Paths are relative.
@@ -54,7 +55,7 @@ impl ChangedSince {
         });
         Self {
             name: name.to_owned(),
-            known: Known::Tried(stacks.collect()),
+            reference: Reference::Tried(stacks.collect()),
         }
     }
 
@@ -62,7 +63,7 @@ impl ChangedSince {
     pub fn lines(name: &str, lines: BTreeMap<PathBuf, Vec<Range<u32>>>) -> Self {
         Self {
             name: name.to_owned(),
-            known: Known::Lines(lines),
+            reference: Reference::Lines(lines),
         }
     }
 
@@ -79,13 +80,13 @@ impl ChangedSince {
     }
 
     fn is_new(&self, frames: &[StackFrame], files: &mut SourceLines) -> bool {
-        match &self.known {
-            Known::Tried(tried) => {
+        match &self.reference {
+            Reference::Tried(tried) => {
                 let keys = frames.iter();
                 let keys = keys.map(|frame| key(frame, files.line(frame)));
                 !tried.contains(&keys.collect::<Vec<String>>())
             }
-            Known::Lines(lines) => frames.iter().any(|frame| {
+            Reference::Lines(lines) => frames.iter().any(|frame| {
                 let (Some(file), Some(line)) = (&frame.file, frame.line) else {
                     return false;
                 };

@@ -8,7 +8,7 @@
 
 mod declared;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_finding::{Code, RecoveryOutcome};
 use powerfail_model::EventIndex;
@@ -123,6 +123,22 @@ impl ExpectedContents {
             fixed: Some(if self.promises { self.ended(at) } else { 0 }),
             declared: DeclaredContents::default(),
         }
+    }
+
+    /// An error if the dump without a crash has nothing that was acknowledged: it prints something else, and a crash is not to
+    /// blame.
+    pub(crate) fn refuse_other_dump(&self, dump: Option<&[u8]>) -> Result<(), CheckError> {
+        let missing = dump.and_then(|dump| self.first_of_all_missing(dump));
+        missing.map_or(Ok(()), |first| Err(CheckError::NotDumped { first }))
+    }
+
+    /// What the workload has acknowledged first, if a content has nothing of all that it has acknowledged.
+    fn first_of_all_missing(&self, dump: &[u8]) -> Option<String> {
+        let lines: BTreeSet<&[u8]> = dump.split(|byte| *byte == b'\n').collect();
+        let mut promises = { self.operations.iter() }.filter_map(|it| it.promise.as_deref());
+        let first = promises.clone().next()?;
+        let is_missing = promises.all(|it| !lines.contains(it));
+        is_missing.then(|| String::from_utf8_lossy(first).into_owned())
     }
 
     /// What limits the comparison of contents, if anything does.
@@ -340,6 +356,17 @@ mod tests {
         };
         let symptom = contents.judge(EventIndex(at), &verdict);
         symptom.map(|symptom| symptom.code)
+    }
+
+    /// A dump that prints something else than what the group of `--ack` matches says nothing about a crash.
+    #[test]
+    fn a_dump_with_nothing_that_was_acknowledged_is_refused() {
+        let contents = contents(&[1, 2], &[Some("0"), Some("1")], &[]);
+        let refused = contents.refuse_other_dump(Some(b"saved 0\nsaved 1\n"));
+        let message = refused.map_err(|error| error.to_string());
+        assert!(message.is_err_and(|it| it.ends_with("would be `0`")));
+        assert!(contents.refuse_other_dump(Some(b"1\n")).is_ok());
+        assert!(contents.refuse_other_dump(None).is_ok());
     }
 
     #[test]

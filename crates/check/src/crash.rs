@@ -106,6 +106,7 @@ pub(crate) fn crash<'t>(
     };
     let ack = options.ack.as_ref();
     let mut contents = ExpectedContents::new(trace, ack, &mut |read| observer.read(trace, read))?;
+    contents.refuse_other_dump(undisturbed.as_ref().and_then(|it| it.dump.as_deref()))?;
     let mut crashed = Crashed::default();
     crashed.totals.events = events;
     crashed.notes.extend(contents.note());

@@ -73,6 +73,15 @@ pub enum CheckError {
         /// What its confinement denied it.
         denied: Option<Denials>,
     },
+    /// The dump has nothing of what was acknowledged, where no crash is to blame.
+    #[error(
+        "without any crash, the dump has nothing that the workload has acknowledged. What the group of --ack matches must be a \
+         line of the dump: the first such line would be `{first}`"
+    )]
+    NotDumped {
+        /// What was acknowledged first.
+        first: String,
+    },
     /// The trace has no pool and no file that could be crashed.
     #[error("nothing was checked: the workload mapped no pool, and changed no file in a tree")]
     NoPool,

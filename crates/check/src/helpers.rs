@@ -4,7 +4,8 @@
 //! The trace shows which functions these are. A helper has one line that stores, or none and flushes or fences; it is
 //! called from several lines; and what it stores for one of them it never stores for another, so the caller says where.
 //! A function such as `insert` stores in several lines, or stores to the same place for all of its callers. Calls that
-//! the compiler has inlined count like others.
+//! the compiler has inlined count like others. A function that only flushes or fences, and that one line of a helper calls,
+//! is a part of that helper.
 //!
 //! It takes one pass over the trace, and then the distinct call stacks.
 
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use powerfail_finding::StackFrame;
 use powerfail_model::Event;
 use powerfail_trace::{Body, Result, StackId, Trace};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// With more distinct call stacks than this, no function is taken for a helper: sources of so many are not looked up.
 const STACKS_MAX: usize = 1 << 14;
@@ -86,32 +87,51 @@ impl Candidate {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Helpers {
     functions: FxHashMap<Function, u64>,
+    /// Functions that flush or fence and never store, and are called from one line.
+    parts: FxHashSet<Function>,
 }
 
 impl Helpers {
     /// Of what was done at call stacks; the frames are those of the program's own sources, innermost first.
     pub(crate) fn of(uses: impl IntoIterator<Item = (StackUse, Vec<StackFrame>)>) -> Self {
+        let uses: Vec<(StackUse, Vec<StackFrame>)> = uses.into_iter().collect();
+        let storing = uses.iter().filter(|(done, _)| done.stores > 0);
+        let storing = storing.flat_map(|(_, frames)| frames.iter().filter_map(function_of));
+        let storing: FxHashSet<Function> = storing.collect();
         let mut candidates: FxHashMap<Function, Candidate> = FxHashMap::default();
         for (done, frames) in uses {
-            let Some(function) = frames.first().and_then(function_of) else {
-                continue;
-            };
-            let known = candidates.entry(function).or_default();
-            known.stores += done.stores;
-            if done.stores > 0 {
-                known.store_lines.insert(frames[0].line);
-            }
-            match frames.get(1) {
-                Some(caller) => {
-                    let line = (caller.file.clone(), caller.line);
-                    known.callers.entry(line).or_default().extend(done.offsets);
+            for (depth, frame) in frames.iter().enumerate() {
+                let Some(function) = function_of(frame) else {
+                    break;
+                };
+                // Who calls what stores is looked at only for the innermost function.
+                if depth > 0 && (done.stores > 0 || storing.contains(&function)) {
+                    break;
                 }
-                None => known.is_outermost = true,
+                let known = candidates.entry(function).or_default();
+                known.stores += done.stores;
+                if done.stores > 0 {
+                    known.store_lines.insert(frame.line);
+                }
+                match frames.get(depth + 1) {
+                    Some(caller) => {
+                        let line = (caller.file.clone(), caller.line);
+                        let stored = known.callers.entry(line).or_default();
+                        stored.extend(done.offsets.iter().copied());
+                    }
+                    None => known.is_outermost = true,
+                }
             }
         }
+        let is_part = |(name, it): &(&Function, &Candidate)| {
+            !storing.contains(*name) && !it.is_outermost && it.callers.len() == 1
+        };
+        let parts = candidates.iter().filter(is_part);
+        let parts = parts.map(|(name, _)| name.clone()).collect();
         let helpers = candidates.into_iter().filter(|(_, it)| it.is_helper());
         Self {
             functions: helpers.map(|(name, it)| (name, it.stores)).collect(),
+            parts,
         }
     }
 
@@ -120,9 +140,15 @@ impl Helpers {
         let Some(callers) = frames.len().checked_sub(1) else {
             return 0;
         };
-        let innermost = frames[..callers].iter();
-        let helpers = innermost.take_while(|frame| self.stores_in(frame).is_some());
-        helpers.count()
+        let mut count = 0;
+        for (number, frame) in frames[..callers].iter().enumerate() {
+            if self.stores_in(frame).is_some() {
+                count = number + 1;
+            } else if !function_of(frame).is_some_and(|it| self.parts.contains(&it)) {
+                break;
+            }
+        }
+        count
     }
 
     /// How many stores a helper has executed; nothing if the function of a frame is none.
@@ -185,6 +211,32 @@ mod tests {
         let persist = [("persist", 5), ("insert", 12), ("main", 20)];
         assert_eq!(count(uses.clone(), &persist), 1);
         assert_eq!(count(uses, &[("insert", 10), ("main", 20)]), 0);
+    }
+
+    #[test]
+    fn what_only_a_helper_calls_is_a_part_of_it() {
+        let uses = vec![
+            ordered(&[("clwb", 1), ("persist", 5), ("insert", 12), ("main", 20)]),
+            ordered(&[("clwb", 1), ("persist", 5), ("insert", 13), ("main", 20)]),
+            stored(0, &[("insert", 10), ("main", 20)]),
+            stored(64, &[("insert", 11), ("main", 20)]),
+        ];
+        let flush = [("clwb", 1), ("persist", 5), ("insert", 12), ("main", 20)];
+        assert_eq!(count(uses, &flush), 2);
+        // Of something that is called once, it is none.
+        let once = vec![
+            ordered(&[("clwb", 1), ("save", 5), ("main", 20)]),
+            ordered(&[("sfence", 2), ("save", 6), ("main", 20)]),
+        ];
+        assert_eq!(count(once, &[("clwb", 1), ("save", 5), ("main", 20)]), 0);
+        // What stores is no part of what calls it.
+        let entry = vec![
+            stored(0, &[("write_entry", 1), ("insert", 5), ("main", 20)]),
+            stored(64, &[("insert", 6), ("main", 20)]),
+            stored(128, &[("insert", 6), ("main", 21)]),
+        ];
+        let store = [("write_entry", 1), ("insert", 5), ("main", 20)];
+        assert_eq!(count(entry, &store), 0);
     }
 
     #[test]

@@ -51,7 +51,7 @@ use crate::options::{CrashOptions, Inference, RaceOptions};
 use crate::places::Places;
 use confirm::ShownBy;
 use infer::Inferred;
-use pairs::Pairs;
+use pairs::{Pair, Pairs};
 use shadows::{ShadowPass, WatchChanges};
 use watch::{WatchSettings, WatchedPoint, watch};
 
@@ -156,7 +156,8 @@ impl Engine<'_, '_> {
             }
         }
         found.races.pairs = pairs.all.len() as u64;
-        for pair in pairs.all.iter().filter(|it| !it.is_validated) {
+        let is_shown = |pair: &&Pair| !pair.is_validated && !pairs.is_said(pair);
+        for pair in pairs.all.iter().filter(is_shown) {
             let finding = self.race_finding(pair, options.strict, places)?;
             match pair.shown_by {
                 Some(ShownBy::Survivor) => found.survivors.push(finding),

@@ -156,7 +156,10 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
         }
         Code::DuplicateAdd | Code::AddWithoutStore => is_same_add(cause, other),
         code if code.class().is_of_reads() => {
-            is_one_run && (is_same_record(cause, other) || are_fenced_together(cause, other))
+            is_one_run
+                && (is_same_record(cause, other)
+                    || is_record_of_same_type(cause, other)
+                    || are_fenced_together(cause, other))
         }
         code if is_of_missing_flush(code) => {
             is_missed(cause, other, scope)
@@ -329,6 +332,17 @@ fn is_same_record(cause: &Finding, other: &Finding) -> bool {
     same && share_line(cause, other)
 }
 
+/// Whether two findings are about stores of one function to fields of a record that are not valid when they are read, seen in
+/// different records of one type: the lines of code are next to each other, and the same stores commit.
+fn is_record_of_same_type(cause: &Finding, other: &Finding) -> bool {
+    let commits = |finding| lines(finding, Role::Commit);
+    cause.code == Code::CrossFailureSemantic
+        && (cause.code, cause.severity) == (other.code, other.severity)
+        && commits(cause) == commits(other)
+        && share_function(cause, other)
+        && are_next(cause, other)
+}
+
 /// Whether two findings are about reads of data that one function stores to neighbouring lines and flushes, and of which only
 /// the fence comes too late: one fence is for both.
 fn are_fenced_together(cause: &Finding, other: &Finding) -> bool {
@@ -413,7 +427,8 @@ fn is_repaired_together(cause: &Finding, other: &Finding) -> bool {
 /// Whether the subject of a finding is worth showing in the one that it is a part of.
 fn names_further_place(cause: &Finding, other: &Finding) -> bool {
     let are_stores = cause.code.class().is_of_reads() || is_hint(cause.code);
-    are_stores && (is_same_record(cause, other) || are_fenced_together(cause, other))
+    let is_one_record = is_same_record(cause, other) || is_record_of_same_type(cause, other);
+    are_stores && (is_one_record || are_fenced_together(cause, other))
         || is_added_instead(cause, other)
         || is_added_together(cause, other)
         || is_published_together(cause, other)
@@ -525,6 +540,11 @@ pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
     if loses_another_store(cause, &other) {
         // Only what is lost in its own evidence is called lost.
         std::mem::swap(cause, &mut other);
+        let is_same_line = stores(cause).any(|it| stores(&other).any(|of| is_same_code(it, of)));
+        if is_same_line && is_symptom(cause.code) {
+            // What is missing is known all the same.
+            (cause.code, cause.class) = (other.code, other.class);
+        }
     }
     blame_helper(cause, &other);
     cause.count = cause.count.max(other.count);
@@ -558,7 +578,10 @@ pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
 
 /// Whether a crash that lost other stores than that of a missing flush would become its evidence.
 fn loses_another_store(cause: &Finding, other: &Finding) -> bool {
-    let is_lost = |store| stores(other).any(|lost| is_same_code(store, lost));
+    // One line of code stores many times: the store that is shown is the one that the crash lost.
+    let is_lost = |store: &SourcePlace| {
+        stores(other).any(|lost| is_same_code(store, lost) && store.event == lost.event)
+    };
     cause.evidence.is_none()
         && lost_lines(other) > 0
         && lacks_flush(cause)

@@ -64,6 +64,7 @@ pub(crate) fn crash(
     let undisturbed = undisturbed::undisturbed(runner, observer)?;
     let ack = options.ack.as_ref();
     let mut contents = ExpectedContents::new(trace, ack, &mut |read| observer.read(trace, read))?;
+    contents.refuse_other_dump(undisturbed.dump.as_deref())?;
     let mut crashed = Crashed::default();
     crashed.totals.events = trace.event_count();
     crashed.notes.extend(contents.note());

@@ -36,7 +36,9 @@ Examples:
   powerfail init -- ./my-program data
       try a program, and write a powerfail.toml for powerfail check
   powerfail check -- ./my-program '{pool}'
-      find crash-consistency bugs; recovery is the same command again
+      find crash-consistency bugs of a program with a pool; recovery is the same command again
+  powerfail check -- ./my-program '{dir}'
+      the same for a program that keeps files in a directory
   powerfail check --recover './my-program --check {pool}' -- ./my-program '{pool}'
       with a separate recovery command
   powerfail races run.trace --recover './my-program --check {pool}'
@@ -50,7 +52,7 @@ Examples:
   powerfail report --html report.html
       write the report of the last check as a page
   powerfail record -o run.trace -- ./my-program /mnt/pmem/pool
-      run a program and record its operations on persistent memory
+      run a program and record its operations on persistent memory and files
   powerfail model show flag.json
       list the contents of memory that a crash of a small program can leave
   powerfail model check tests/litmus
@@ -68,10 +70,10 @@ Examples:
   powerfail explain PF0101
       explain a finding and how to fix it";
 
-/// Finds crash-consistency bugs in programs that use persistent memory.
+/// Finds crash-consistency bugs in programs that keep data in persistent memory or in files.
 ///
-/// powerfail determines what a power failure can leave in a program's persistent memory: which stores are durable,
-/// which may be lost, and in which combinations. It runs the program's recovery on the result.
+/// powerfail determines what a power failure can leave of a program's data: which stores and writes are durable, which
+/// may be lost, and in which combinations. It runs the program's recovery on the result.
 #[derive(Debug, Parser)]
 #[command(
     name = "powerfail",
@@ -115,9 +117,9 @@ pub(crate) enum Command {
     /// Find crash-consistency bugs: record, lint, crash, recover, report
     ///
     /// Runs the workload once and records it. Then simulates a power failure at each distinct code path to a flush
-    /// or fence, runs recovery on the memory that a crash could leave, and reports each distinct bug with its source
-    /// lines and a command that reproduces it. Recovery must succeed without a crash first. Options that are not
-    /// given are taken from powerfail.toml in the working directory.
+    /// or fence, or to a change of a file, runs recovery on the memory or the files that a crash could leave, and
+    /// reports each distinct bug with its source lines and a command that reproduces it. Recovery must succeed without
+    /// a crash first. Options that are not given are taken from powerfail.toml in the working directory.
     Check(Box<CheckCommand>),
     /// Report misuse of persistent memory in a trace, without running anything
     Lint(LintCommand),
@@ -162,7 +164,7 @@ pub(crate) enum Command {
     /// The built-in store of the demo
     #[command(hide = true)]
     DemoStore(DemoStoreArgs),
-    /// Run a command and record its operations on persistent memory
+    /// Run a command and record its operations on persistent memory and files
     ///
     /// The workload is any x86-64 program; it needs no change and no special build. The trace has
     /// every store, flush and fence on its pools, in the order in which stores reach memory, the system calls that

@@ -179,6 +179,10 @@ pub(crate) fn refuse(error: SessionError) -> anyhow::Result<Exit> {
             complain(&error.to_string());
             Ok(Exit::NotChecked)
         }
+        SessionError::Check(error @ CheckError::NotDumped { .. }) => {
+            complain(&error.to_string());
+            Ok(Exit::Setup)
+        }
         SessionError::Check(error @ CheckError::Undisturbed { .. }) => {
             complain(&error.to_string());
             if let CheckError::Undisturbed { outcome, .. } = &error {

@@ -3,7 +3,8 @@
 //! Programs wrap flushes and fences in functions of their own, and compilers copy them: into their callers, and for the
 //! rounds of a loop. So the unit is the line of code, not the instruction. Where a line is useless each time it is
 //! executed, it is to blame itself. Where it is useless only sometimes and its callers differ in that, it does what they
-//! ask for: then those callers are to blame.
+//! ask for: then those callers are to blame. A line with a single calling line, as in a function that wraps one
+//! instruction, is one with that line.
 
 use powerfail_trace::StackId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -66,22 +67,29 @@ fn blame(group: &[Call], depth: u32, users: &mut Attribution<'_>, culprits: &mut
         culprits.extend(culprit(group, depth));
         return;
     }
-    let mut callers = Vec::with_capacity(group.len());
-    for call in group {
-        let Some((at, key)) = users.code_outside(call.at) else {
-            culprits.extend(culprit(group, depth));
-            return;
-        };
-        callers.push(Call { at, key, ..*call });
-    }
-    let groups = by_key(callers);
-    if groups.iter().any(|group| is_pure(group)) {
-        for group in &groups {
-            blame(group, depth + 1, users, culprits);
+    let mut outer = group.to_vec();
+    for further in depth + 1..=MAX_DEPTH {
+        let mut callers = Vec::with_capacity(outer.len());
+        for call in &outer {
+            let Some((at, key)) = users.code_outside(call.at) else {
+                culprits.extend(culprit(group, depth));
+                return;
+            };
+            callers.push(Call { at, key, ..*call });
         }
-    } else {
-        culprits.extend(culprit(group, depth));
+        let mut groups = by_key(callers);
+        if groups.iter().any(|group| is_pure(group)) {
+            for group in &groups {
+                blame(group, further, users, culprits);
+            }
+            return;
+        }
+        match groups.pop() {
+            Some(only) if groups.is_empty() => outer = only,
+            _ => break,
+        }
     }
+    culprits.extend(culprit(group, depth));
 }
 
 /// The lines of code, and those that call them, in which these calls are.

@@ -178,6 +178,32 @@ impl Shadow {
         judgements
     }
 
+    /// Whether a commit variable decides about all of these bytes that are not surely durable, and none was committed since
+    /// it was stored: they are not valid, whether or not they survive.
+    pub fn is_uncommitted(&self, pool: PoolIndex, offset: PoolOffset, len: u64) -> bool {
+        let range = PoolRange { pool, offset, len };
+        let mut is_any = false;
+        for (cell, bytes) in range.cells() {
+            let Some(stores) = self.cells.get(&cell) else {
+                continue;
+            };
+            let open = stores.spans.iter().filter(|span| !span.is_durable());
+            for span in open.filter(|span| span.bytes & bytes != 0) {
+                let mut rest = span.bytes & bytes;
+                for (decided, variable) in self.commits.deciding(cell) {
+                    if self.commits.consistency(variable, span) == Consistency::Uncommitted(None) {
+                        rest &= !decided;
+                    }
+                }
+                if rest != 0 {
+                    return false;
+                }
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
     /// Who wrote the newest of these bytes that are not surely durable, and why they are not; none if all are.
     pub fn why_not_durable(
         &self,

@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 	}
 	for (uint64_t i = 1; i <= 2; i++) {
 		pool->places[i % 2].value = 10 * i; // expect: PF0702@record
-		pool->places[i % 2].number = i; // expect: PF0702@record // warning: PF0701
+		pool->places[i % 2].number = i; // expect: PF0702@record
 		pm_persist(&pool->places[i % 2]);
 		set(&pool->saved, i);
 		set(&pool->committed, i);

@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 	pm_persist(&pool->log.value);
 	pool->is_pending = 1;
 	pm_persist(&pool->is_pending);
-	pool->log.slot = 2; // expect: PF0702 // warning: PF0701
+	pool->log.slot = 2; // expect: PF0702
 	pm_persist(&pool->log.slot);
 	fill(pool, 17, 2);
 	pool->is_pending = 0;

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 	}
 	pool->is_committed = 1;
 	pm_persist(&pool->is_committed);
-	pool->entry = 12; // expect: PF0702 // warning: PF0701
+	pool->entry = 12; // expect: PF0702
 	pm_persist(&pool->entry);
 	pool->home = 12;
 	pm_persist(&pool->home);

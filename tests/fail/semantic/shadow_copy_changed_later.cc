@@ -38,7 +38,7 @@ int main(int argc, char **argv)
 	shadow.name = 8;
 	pm_persist(&shadow.name);
 	set(pool->current, 2);
-	shadow.size = 64; // expect: PF0702 // warning: PF0701
+	shadow.size = 64; // expect: PF0702
 	pm_persist(&shadow.size);
 	set(pool->changes, 1);
 	return 0;

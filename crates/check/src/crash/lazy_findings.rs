@@ -260,10 +260,10 @@ impl Engine<'_, '_> {
         let known = same_as(&crashed.findings, &finding, doubtful, pair);
         let is_shown = known.is_none_or(|known| crashed.findings[known].evidence.is_none());
         if let Some(evidence) = finding.evidence.as_mut().filter(|_| is_shown) {
-            let line_bytes = self.runner.line_bytes();
+            let rules = self.runner.rules();
             match loads {
                 Loads::Known(loads, state) => {
-                    evidence.choices = choices(self.trace, loads, state, line_bytes, places)?;
+                    evidence.choices = choices(self.trace, loads, state, rules, places)?;
                 }
                 Loads::Unread(unread) => self.unread.push(unread),
             }
@@ -350,15 +350,9 @@ impl Engine<'_, '_> {
             "{}, and again in recovery",
             message(failed.symptom.code, &found)
         );
-        let line_bytes = self.runner.line_bytes();
-        let mut evidence = evidence(&failed, line_bytes);
-        evidence.choices = choices(
-            self.trace,
-            &failure.loads,
-            &failed.state,
-            line_bytes,
-            places,
-        )?;
+        let mut evidence = evidence(&failed, self.runner.line_bytes());
+        let (loads, rules) = (&failure.loads, self.runner.rules());
+        evidence.choices = choices(self.trace, loads, &failed.state, rules, places)?;
         evidence.failure.again = failure.recovery_crash.as_ref().map(|again| SecondFailure {
             failures: again.failures,
             events: again.events,

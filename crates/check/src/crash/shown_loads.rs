@@ -54,7 +54,8 @@ impl Engine<'_, '_> {
         if self.is_stopped() {
             return Ok(());
         }
-        let (trace, line_bytes) = (self.trace, self.runner.line_bytes());
+        let (trace, rules) = (self.trace, self.runner.rules());
+        let line_bytes = self.runner.line_bytes();
         states.sort_by_key(|unread| unread.at);
         let mut executors = self.runner.executors(false)?;
         let Some(executor) = executors.first_mut() else {
@@ -72,7 +73,7 @@ impl Engine<'_, '_> {
             let Some(loads) = loads_in(executor, &unread.state)? else {
                 continue;
             };
-            evidence.choices = choices(trace, &loads, &unread.state, line_bytes, places)?;
+            evidence.choices = choices(trace, &loads, &unread.state, rules, places)?;
         }
         Ok(())
     }

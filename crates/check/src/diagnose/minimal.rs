@@ -174,9 +174,10 @@ impl Minimal {
 
     fn without_whole_store(&mut self, line: usize, symptom: Option<Symptom>) {
         if let Some((torn, before)) = self.partial(line) {
-            match symptom.filter(|it| it.code == self.symptom.code) {
+            // Whatever recovery does without all of it: a store is torn only if it succeeds then.
+            match symptom {
                 Some(symptom) => {
-                    self.symptom = symptom;
+                    self.take(symptom);
                     self.lines[line].1 = before;
                 }
                 None => self.torn = self.torn.or(Some(torn)),
@@ -440,6 +441,36 @@ mod tests {
         run(&mut minimal, |state| state.iter().any(|(_, it)| *it <= 1));
         assert_eq!(minimal.torn(), None);
         assert_eq!(minimal.state().versions, [(line(0), 0)]);
+    }
+
+    #[test]
+    fn a_store_whose_whole_loss_is_bad_in_another_way_is_not_torn() {
+        let (failing, of) = failing_in_pieces();
+        let torn = Failing {
+            state: CrashState {
+                versions: vec![(line(0), 1)],
+            },
+            ..failing
+        };
+        let mut minimal = Minimal::new(&torn, &of);
+        loop {
+            let probes = minimal.probes();
+            if probes.is_empty() {
+                break;
+            }
+            let verdict = |trial: &Trial| match &trial.state {
+                Survival::Exactly(state) if state.versions == [(line(0), 0)] => Some(Symptom {
+                    code: Code::RecoveryHangs,
+                    ..symptom()
+                }),
+                Survival::Exactly(state) if state.versions == [(line(0), 1)] => Some(symptom()),
+                _ => None,
+            };
+            minimal.answer(probes.iter().map(verdict).collect());
+        }
+        assert_eq!(minimal.torn(), None);
+        assert_eq!(minimal.state().versions, [(line(0), 0)]);
+        assert_eq!(minimal.symptom().code, Code::RecoveryHangs);
     }
 
     #[test]

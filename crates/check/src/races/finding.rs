@@ -54,8 +54,8 @@ impl Engine<'_, '_> {
         found.push(places.of_event(Role::Failure, shown_at)?);
         let mut evidence = pair.evidence.clone();
         if let (Some(evidence), Some(failed)) = (&mut evidence, &pair.failed) {
-            let line_bytes = self.runner.line_bytes();
-            evidence.choices = choices(self.trace, &pair.loads, &failed.state, line_bytes, places)?;
+            let rules = self.runner.rules();
+            evidence.choices = choices(self.trace, &pair.loads, &failed.state, rules, places)?;
             if let Some(backtrace) = self.backtrace_of(failed)? {
                 found.push(places.of_backtrace(Role::Recovery, &backtrace));
             }

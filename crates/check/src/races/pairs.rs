@@ -58,6 +58,8 @@ pub(super) struct Instance {
     pub(super) other: OtherValue,
     /// Recovery fails there although every store is durable.
     pub(super) is_failing: bool,
+    /// What it reads is not committed there.
+    pub(super) is_uncommitted: bool,
 }
 
 impl Instance {
@@ -137,6 +139,7 @@ impl Pairs {
                     at: watched.at,
                     other: suspect.other.clone(),
                     is_failing: watched.failed.is_some(),
+                    is_uncommitted: suspect.is_uncommitted,
                 };
                 let key = (suspect.kind, reader_line, writer_line);
                 if let Some(number) = numbers.get(&key) {
@@ -166,6 +169,20 @@ impl Pairs {
         Ok(Self {
             all: said_once(all, &numbers),
         })
+    }
+
+    /// Whether a race says nothing that is not said about the same store without it: no run shows that it matters, and
+    /// wherever recovery reads the store before it is durable it is not committed either, which is an error by itself.
+    pub(super) fn is_said(&self, pair: &Pair) -> bool {
+        let is_race = matches!(pair.kind, ReadKind::Race | ReadKind::Strict);
+        let mut instances = pair.instances.iter().chain(&pair.more);
+        is_race
+            && pair.evidence.is_none()
+            && instances.all(|it| it.is_uncommitted)
+            && self
+                .all
+                .iter()
+                .any(|other| other.kind == ReadKind::Uncommitted && other.key.2 == pair.key.2)
     }
 
     /// Adds what was seen where recovery was watched again, at failure points for which others stood. A pair can be new:

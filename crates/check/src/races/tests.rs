@@ -129,6 +129,7 @@ fn task(pair: usize, scenario: Scenario, class: OtherClass, is_failing: bool) ->
             at: EventIndex(4),
             other: OtherValue::Class(class),
             is_failing,
+            is_uncommitted: false,
         }],
         kept: Vec::new(),
     }

@@ -119,6 +119,8 @@ pub(super) struct SuspectRead {
     pub(super) pool: PoolIndex,
     pub(super) offset: u64,
     pub(super) len: u64,
+    /// Not committed, by what the program says: reading it is wrong whether or not it survives.
+    pub(super) is_uncommitted: bool,
     /// What it reads, and what it could read instead.
     pub(super) bytes: Vec<u8>,
     pub(super) instead: Vec<Vec<u8>>,
@@ -360,6 +362,7 @@ fn race(
         return None;
     }
     let why = variables.shadow.why_not_durable(line.id.pool, at, len);
+    let is_uncommitted = variables.shadow.is_uncommitted(line.id.pool, at, len);
     let stage = execution.stage_of(number);
     let (modules, frames) = frames_of(executor, stage, &choice.frames);
     Some(SuspectRead {
@@ -373,6 +376,7 @@ fn race(
         pool: line.id.pool,
         offset: begin + u64::from(choice.from),
         len: span.len() as u64,
+        is_uncommitted,
         bytes,
         instead,
         other: OtherValue::Class(OtherClass {
@@ -425,6 +429,7 @@ fn notes(
                 pool,
                 offset,
                 len,
+                is_uncommitted: kind == ReadKind::Uncommitted,
                 bytes: value,
                 instead: Vec::new(),
                 other: match kind {

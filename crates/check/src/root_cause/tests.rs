@@ -80,6 +80,48 @@ fn a_missing_flush_is_one_finding() {
 }
 
 #[test]
+fn the_store_that_is_shown_is_the_one_that_the_crash_lost() {
+    // One line of code stores to many entries.
+    let store = |event| SourcePlace {
+        event: Some(event),
+        ..place(Role::Store, 7)
+    };
+    let never = found(Code::StoreNotFlushed, vec![store(40)]);
+    let lost = vec![store(3), place(Role::Survivor, 9), place(Role::Store, 8)];
+    for code in [Code::StoreNotFlushed, Code::RecoveryRejects] {
+        let mut findings = vec![never.clone(), shown(code, lost.clone(), exit(1), 1)];
+        findings[1].message = "the crash".into();
+        fold_root_causes(&mut findings);
+        let [finding] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(finding.code, Code::StoreNotFlushed);
+        assert_eq!(finding.places[0].event, Some(3));
+        assert_eq!(finding.message, "the crash");
+    }
+}
+
+#[test]
+fn invalid_fields_of_different_records_of_a_type_are_one_finding() {
+    let of = |code, line, offset, commit| {
+        let store = SourcePlace {
+            function: Some("save".into()),
+            pool: Some("pool".into()),
+            pool_offset: Some(offset),
+            ..place(Role::Store, line)
+        };
+        found(code, vec![store, place(Role::Commit, commit)])
+    };
+    let count = |findings| folded(findings).len();
+    let semantic = |line, offset, commit| of(Code::CrossFailureSemantic, line, offset, commit);
+    assert_eq!(count(vec![semantic(7, 64, 20), semantic(8, 136, 20)]), 1);
+    assert_eq!(count(vec![semantic(7, 64, 20), semantic(8, 136, 21)]), 2);
+    assert_eq!(count(vec![semantic(7, 64, 20), semantic(17, 136, 20)]), 2);
+    let race = |line, offset| of(Code::CrossFailureRace, line, offset, 20);
+    assert_eq!(count(vec![race(7, 64), race(8, 136)]), 2);
+}
+
+#[test]
 fn what_a_crash_has_lost_is_not_called_transient() {
     let lost = vec![place(Role::Store, 8), place(Role::Failure, 12)];
     for code in [Code::RecoveryCrashes, Code::RecoveryRejects] {

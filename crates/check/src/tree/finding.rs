@@ -1,5 +1,7 @@
 //! From a minimal failure to a finding: the lost operation, the one that survives, and the sync that was missing.
 
+use std::collections::BTreeSet;
+
 use powerfail_finding::{
     Action, Change, Code, Evidence, FailurePoint, FileSystemResult, Finding, Fix, LostFileLength,
     LostFilePage, Operation as Inserted, Role, SourcePlace, TreeCrash,
@@ -36,6 +38,31 @@ struct Insertion {
     node: NodeId,
     before: usize,
     is_directory: bool,
+}
+
+/// An operation that is lost, and a later write of which a part survives, as places of the list.
+struct Overtaken {
+    lost: usize,
+    survivor: usize,
+    /// Whether a part of the lost one survives as well.
+    is_torn: bool,
+}
+
+/// The state that has lost what either of two has, which are about different files. Not all of them are possible.
+fn union(one: &CrashState, other: &CrashState) -> CrashState {
+    let lost = one.lost.iter().chain(&other.lost).copied();
+    let lengths = one.lengths.iter().chain(&other.lengths).copied();
+    let pages = one.pages.iter().chain(&other.pages).copied();
+    let mut both = CrashState {
+        lost: lost.collect::<BTreeSet<_>>().into_iter().collect(),
+        lengths: lengths.collect(),
+        pages: pages.collect(),
+    };
+    both.lengths.sort_by_key(|it| it.node);
+    both.lengths.dedup();
+    both.pages.sort_by_key(|it| (it.node, it.page));
+    both.pages.dedup();
+    both
 }
 
 /// Before which operation a sync of what was lost would have helped.
@@ -85,10 +112,19 @@ impl TreeEngine<'_, '_> {
         let lost = torn
             .or_else(|| all_lost().find(|(index, _)| is_name(index)))
             .or_else(|| all_lost().next());
-        let lost = lost.and_then(|(index, _)| self.place_in_list(*index));
-        let survivor = self.survivor(minimal, lost, &fates);
+        let overtaken = self.overtaken(minimal, &fates);
+        let (lost, survivor) = match &overtaken {
+            Some(it) => (Some(it.lost), Some(it.survivor)),
+            None => {
+                let lost = lost.and_then(|(index, _)| self.place_in_list(*index));
+                (lost, self.survivor(minimal, lost, &fates))
+            }
+        };
         let keeps_length = survivor.is_none() && self.keeps_length(minimal, lost);
-        let is_torn = torn.is_some() || keeps_length;
+        let is_torn = match &overtaken {
+            Some(it) => it.is_torn,
+            None => torn.is_some() || keeps_length,
+        };
         let fix = lost.and_then(|lost| self.preventing(minimal, lost, survivor));
         // A sync between a write and what depends on it keeps both whole: then that sync is what is missing.
         let is_atomicity = is_torn && (survivor.is_none() || fix.is_none());
@@ -97,7 +133,11 @@ impl TreeEngine<'_, '_> {
             found.push(self.place_of(Role::Store, lost, places)?);
         }
         if let Some(survivor) = survivor {
-            found.push(self.place_of(Role::Survivor, survivor, places)?);
+            let mut place = self.place_of(Role::Survivor, survivor, places)?;
+            if overtaken.is_some() {
+                place.operation = place.operation.map(|it| format!("part of the {it}"));
+            }
+            found.push(place);
         }
         if minimal.place < self.recording.len() {
             found.push(self.place_of(Role::Failure, minimal.place, places)?);
@@ -122,6 +162,12 @@ impl TreeEngine<'_, '_> {
             let does = symptom_words(&minimal.symptom);
             let lost = in_sentence(self.recording, lost.unwrap_or_default());
             format!("{does} if the data of {lost} is lost and the length that it made survives")
+        } else if let Some(it) = &overtaken {
+            let does = symptom_words(&minimal.symptom);
+            let lost = in_sentence(self.recording, it.lost);
+            let part = if it.is_torn { "a part of " } else { "" };
+            let survivor = in_sentence(self.recording, it.survivor);
+            format!("{does} if {part}{lost} is lost and a part of {survivor} survives")
         } else {
             self.message(&minimal.symptom, lost, survivor, is_torn)
         };
@@ -235,6 +281,30 @@ impl TreeEngine<'_, '_> {
             None if is_write => Code::WriteNotSynced,
             _ => symptom.code,
         }
+    }
+
+    /// Where an operation is lost and a part of a later write to another file survives, recovery fails because of both: the
+    /// earlier one had to be durable first. A sync between the two must make the state impossible.
+    fn overtaken(&self, minimal: &Minimal, fates: &[(OperationIndex, Fate)]) -> Option<Overtaken> {
+        if minimal.symptom.code == Code::AcknowledgedLost {
+            return None;
+        }
+        let mut gone = fates.iter().filter(|(_, fate)| *fate != Fate::Survived);
+        let (first, fate) = gone.clone().min_by_key(|(index, _)| *index)?;
+        let lost = self.place_in_list(*first)?;
+        let file = self.recording.operations[lost].operation.node();
+        let later = gone.find_map(|(index, fate)| {
+            let place = self.place_in_list(*index)?;
+            let is_later = *fate == Fate::Torn && place > lost;
+            let other = self.recording.operations[place].operation.node();
+            (is_later && other != file).then_some(place)
+        })?;
+        self.preventing(minimal, lost, Some(later))?;
+        Some(Overtaken {
+            lost,
+            survivor: later,
+            is_torn: *fate == Fate::Torn,
+        })
     }
 
     fn place_in_list(&self, index: OperationIndex) -> Option<usize> {
@@ -383,16 +453,37 @@ impl TreeEngine<'_, '_> {
         let losing = &self.recording.operations[lost];
         let mut states = frontier.losing(losing.index, &losing.operation);
         states.extend(frontier.tearing(losing.index, &losing.operation));
+        let fate_in = |frontier: &Frontier, state: &CrashState, index: OperationIndex| {
+            let fates = frontier.fates(state);
+            fates.iter().find(|(it, _)| *it == index).map(|it| it.1)
+        };
+        let mut is_part = false;
         if let Some(survivor) = survivor {
             let keeping = &self.recording.operations[survivor];
-            states.extend(frontier.keeping(keeping.index, &keeping.operation));
+            let found = self.frontier(self.file_system, minimal.place);
+            is_part = fate_in(&found, &minimal.state, keeping.index) == Some(Fate::Torn);
+            if is_part {
+                let torn = frontier.tearing(keeping.index, &keeping.operation);
+                let with_torn = |one: CrashState| {
+                    let both = torn.iter().map(|it| union(&one, it));
+                    both.collect::<Vec<_>>()
+                };
+                states = states.into_iter().flat_map(with_torn).collect();
+                states.retain(|it| frontier.permits(it));
+            } else {
+                states.extend(frontier.keeping(keeping.index, &keeping.operation));
+            }
         }
         let has_survivor = |frontier: &Frontier, state: &CrashState| {
             let kept = survivor.map(|it| self.recording.operations[it].index);
-            let fates = frontier.fates(state);
-            let fate_of = |index| fates.iter().find(|(it, _)| *it == index).map(|it| it.1);
-            kept.is_none_or(|kept| matches!(fate_of(kept), None | Some(Fate::Survived)))
-                && matches!(fate_of(losing.index), Some(Fate::Lost | Fate::Torn))
+            kept.is_none_or(|kept| match fate_in(frontier, state, kept) {
+                None | Some(Fate::Survived) => true,
+                Some(Fate::Torn) => is_part,
+                Some(Fate::Lost) => false,
+            }) && matches!(
+                fate_in(frontier, state, losing.index),
+                Some(Fate::Lost | Fate::Torn)
+            )
         };
         states.retain(|state| has_survivor(&frontier, state));
         for state in states.into_iter().take(TRIED_ELSEWHERE) {

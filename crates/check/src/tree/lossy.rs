@@ -1,6 +1,7 @@
 //! Crashes that lose something: which are run, and which of those that fail are one bug.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
 
 use powerfail_explore::{Aim, PlannedState, TreePlan, TreePlanOptions, tree_plan};
 use powerfail_finding::{Code, Finding, RecoveryOutcome, TreeTotals, Tries};
@@ -12,6 +13,7 @@ use super::engine::TreeEngine;
 use super::minimal::Minimal;
 use super::prefix::Prefixes;
 use super::runner::TreeTrial;
+use super::words::role_of;
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep};
 use crate::options::CrashOptions;
@@ -447,12 +449,10 @@ fn is_same_bug(one: &Finding, other: &Finding) -> bool {
     let line = |finding: &Finding| {
         let first = finding.places.first();
         first.map(|it| {
-            (
-                it.file.clone(),
-                it.line,
-                it.function.clone(),
-                it.pool.clone(),
-            )
+            let path = it.pool.as_deref().map(Path::new);
+            let name = path.and_then(Path::file_name);
+            let role = name.map(|it| role_of(&it.to_string_lossy()));
+            (it.file.clone(), it.line, it.function.clone(), role)
         })
     };
     let torn = |finding: &Finding| finding.evidence.as_ref().is_some_and(|it| it.torn);

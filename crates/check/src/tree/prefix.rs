@@ -1,9 +1,11 @@
 //! Crashes at which everything before them survives: what fails there is wrong in the program's own order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use powerfail_explore::prefix_places;
-use powerfail_finding::{Code, Evidence, FailurePoint, Finding, Role, TreeCrash, Tries};
+use powerfail_finding::{
+    Code, Evidence, FailurePoint, Finding, Role, SourcePlace, TreeCrash, Tries,
+};
 use powerfail_model::files::Operation;
 use powerfail_trace::StackId;
 
@@ -141,7 +143,7 @@ impl TreeEngine<'_, '_> {
         prefixes: &mut Prefixes,
         places: &mut Places<'_>,
     ) -> Result<Vec<Finding>, CheckError> {
-        let mut known: BTreeSet<StackId> = BTreeSet::new();
+        let mut known: BTreeMap<StackId, usize> = BTreeMap::new();
         let mut findings: Vec<Finding> = Vec::new();
         let failing: Vec<usize> = { prefixes.judged.iter() }
             .filter(|(place, symptom)| symptom.is_some() && **place >= prefixes.creation_end)
@@ -159,7 +161,13 @@ impl TreeEngine<'_, '_> {
             let survivor = first_bad.saturating_sub(1);
             let stack =
                 { self.recording.operations.get(survivor) }.map_or(StackId::NONE, |it| it.stack);
-            if !known.insert(stack) {
+            let code = self.code_between(survivor);
+            // A call that truncates a file also creates it where there is none: that loses nothing.
+            let replaced = known.get(&stack).copied();
+            let is_worse = |it: usize| {
+                code == Some(Code::TruncatedInPlace) && findings[it].code != Code::TruncatedInPlace
+            };
+            if replaced.is_some_and(|it| !is_worse(it)) {
                 continue;
             }
             let after = { prefixes.judged.range(place..) }
@@ -174,19 +182,8 @@ impl TreeEngine<'_, '_> {
             let Some(symptom) = self.judge(&trial)? else {
                 continue;
             };
-            let mut found = Vec::new();
-            let mut add = |engine: &mut Self, role: Role, at: usize| -> Result<(), CheckError> {
-                if at < engine.recording.len() {
-                    found.push(engine.place_of(role, at, places)?);
-                }
-                Ok(())
-            };
-            // Nothing is lost that was done: to blame is the operation that comes too early.
-            add(self, Role::Survivor, survivor)?;
-            if let Some(next_good) = next_good {
-                add(self, Role::Store, next_good.saturating_sub(1))?;
-            }
-            add(self, Role::Failure, first_bad)?;
+            let missing = next_good.map(|it| it.saturating_sub(1));
+            let found = self.places_between(survivor, missing, first_bad, places)?;
             let survived = in_sentence(self.recording, survivor);
             let until = next_good.map_or_else(String::new, |next| {
                 format!(
@@ -223,22 +220,54 @@ impl TreeEngine<'_, '_> {
                 message,
                 evidence,
                 crash,
-                code: self.code_between(&symptom, survivor),
+                code: code.unwrap_or(symptom.code),
             };
-            findings.push(self.finish(finished, &trial, &symptom, places)?);
+            let mut finding = self.finish(finished, &trial, &symptom, places)?;
+            match replaced {
+                Some(number) => {
+                    finding.count += findings[number].count;
+                    findings[number] = finding;
+                }
+                None => {
+                    known.insert(stack, findings.len());
+                    findings.push(finding);
+                }
+            }
         }
         Ok(findings)
     }
 }
 
 impl TreeEngine<'_, '_> {
-    /// The kind of bug if recovery fails after an operation with nothing lost.
-    fn code_between(&self, symptom: &Symptom, survivor: usize) -> Code {
-        let survivor = self.recording.operations.get(survivor);
-        match survivor.map(|it| &it.operation) {
-            Some(Operation::Truncate { .. }) => Code::TruncatedInPlace,
-            Some(Operation::Unlink { .. }) => Code::RemovedBeforeSynced,
-            _ => symptom.code,
+    /// The places of a failure with nothing lost. To blame is the operation that comes too early; another one would have helped.
+    fn places_between(
+        &mut self,
+        survivor: usize,
+        missing: Option<usize>,
+        first_bad: usize,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<SourcePlace>, CheckError> {
+        let failure = Some(first_bad).filter(|_| missing != Some(first_bad));
+        let all = [
+            (Role::Survivor, Some(survivor)),
+            (Role::Store, missing),
+            (Role::Failure, failure),
+        ];
+        let mut found = Vec::new();
+        for (role, at) in all {
+            if let Some(at) = at.filter(|it| *it < self.recording.len()) {
+                found.push(self.place_of(role, at, places)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The kind of bug if recovery fails after an operation with nothing lost, if the operation says it.
+    fn code_between(&self, survivor: usize) -> Option<Code> {
+        match self.recording.operations.get(survivor)?.operation {
+            Operation::Truncate { .. } => Some(Code::TruncatedInPlace),
+            Operation::Unlink { .. } => Some(Code::RemovedBeforeSynced),
+            _ => None,
         }
     }
 }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use powerfail_explore::OperationAt;
 
 use powerfail_image::{FileContent, TreeImage, TreeNode, TreeNodes};
-use powerfail_model::files::{Difference, InitialTree, NodeId, Operation, OperationIndex, Source};
+use powerfail_model::files::{
+    Difference, Entry, InitialTree, NodeId, Operation, OperationIndex, Source,
+};
 use powerfail_model::{Domain, EventIndex};
 use powerfail_trace::{Body, FileOperation, FileOperations, StackId, Trace};
 
@@ -228,22 +230,21 @@ impl TreeRecording {
             .collect()
     }
 
-    /// The role of each file: its first name without digits.
+    /// The role of each file: what its last name says. A temporary file has the role of the file that it becomes.
     pub(crate) fn roles(&self) -> BTreeMap<NodeId, String> {
-        let mut roles = BTreeMap::new();
-        let created = self.operations.iter().filter_map(|it| match &it.operation {
-            Operation::Create { node, entry, .. } => Some((*node, entry.clone()?)),
+        let named = self.operations.iter().filter_map(|it| match &it.operation {
+            Operation::Create { node, entry, .. } => Some((*node, entry.as_ref()?)),
+            Operation::Rename { node, to, .. } => Some((*node, to)),
             _ => None,
         });
         let initial = self.initial.entries.iter();
-        for (node, entry) in initial
-            .map(|(entry, node)| (*node, entry.clone()))
-            .chain(created)
-        {
+        let all = initial.map(|(entry, node)| (*node, entry)).chain(named);
+        let last: BTreeMap<NodeId, &Entry> = all.collect();
+        let roles = last.into_iter().map(|(node, entry)| {
             let name = OsStr::from_bytes(entry.name.as_bytes()).to_string_lossy();
-            roles.entry(node).or_insert_with(|| role_of(&name));
-        }
-        roles
+            (node, role_of(&name))
+        });
+        roles.collect()
     }
 
     /// What the workload changes, or makes.

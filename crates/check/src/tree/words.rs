@@ -89,15 +89,50 @@ pub(super) fn directories(operation: &Operation) -> Vec<NodeId> {
     nodes
 }
 
-/// The role of a file: its name without digits, so that numbered files have one role.
+/// The role of a file: its name without digits, so that numbered files have one role. A word with letters behind a digit is
+/// taken for one that was chosen at random, or for a hash.
 pub(super) fn role_of(name: &str) -> String {
     let mut role = String::new();
-    for character in name.chars() {
-        if !character.is_ascii_digit() {
-            role.push(character);
-        } else if !role.ends_with('#') {
-            role.push('#');
+    let mut rest = name;
+    while !rest.is_empty() {
+        let len = rest.find(|it: char| !it.is_ascii_alphanumeric());
+        let (word, after) = rest.split_at(len.unwrap_or(rest.len()));
+        match word.find(|it: char| it.is_ascii_digit()) {
+            None => role.push_str(word),
+            Some(at) => {
+                let (start, end) = word.split_at(at);
+                if end.bytes().all(|it| it.is_ascii_digit()) {
+                    role.push_str(start);
+                }
+                role.push('#');
+            }
         }
+        let mut after = after.chars();
+        role.extend(after.next());
+        rest = after.as_str();
     }
     role
+}
+
+#[cfg(test)]
+mod tests {
+    use super::role_of;
+
+    #[test]
+    fn numbered_and_random_names_have_one_role() {
+        let roles = [
+            ("log", "log"),
+            ("log1", "log#"),
+            ("000123.sst", "#.sst"),
+            ("part-12-of-30.db", "part-#-of-#.db"),
+            ("tmp4e7rg2a6", "#"),
+            ("tmp_obj_x1Yz.tmp", "tmp_obj_#.tmp"),
+            ("825dc642cb6eb9a060e54bf8d69288fbee4904", "#"),
+            (".hidden.", ".hidden."),
+            ("é1", "é#"),
+        ];
+        for (name, role) in roles {
+            assert_eq!(role_of(name), role);
+        }
+    }
 }

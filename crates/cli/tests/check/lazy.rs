@@ -80,7 +80,7 @@ fn a_flag_without_its_data_is_found_and_explained() {
         .ends_with(FINDINGS);
     assert!(again.stdout.contains("the same again"), "{}", again.stdout);
     assert!(
-        again.stdout.contains("could read from 2 stores"),
+        again.stdout.contains("could read 2 values"),
         "{}",
         again.stdout
     );

@@ -18,7 +18,7 @@ pub(crate) struct Figure {
 
 /// A finding, reduced to what the paper reports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Found {
+pub(crate) struct FoundBug {
     pub(crate) code: Code,
     /// Stores of one record are one finding.
     pub(crate) writers: Vec<u32>,
@@ -93,14 +93,14 @@ impl Figure {
     }
 
     /// The findings for this recovery, each as the paper would report it.
-    pub(crate) fn found(&self, recover: &str, flags: &[&str]) -> Vec<Found> {
+    pub(crate) fn found(&self, recover: &str, flags: &[&str]) -> Vec<FoundBug> {
         let report = self.races(recover, flags);
         let mut found: Vec<_> = report.findings.iter().map(|it| self.reduce(it)).collect();
         found.sort();
         found
     }
 
-    fn reduce(&self, finding: &Finding) -> Found {
+    fn reduce(&self, finding: &Finding) -> FoundBug {
         let line_of = |place: &SourcePlace| {
             let file = place.file.as_ref().expect("a file");
             let name = self.source.file_name().expect("a name");
@@ -117,7 +117,7 @@ impl Figure {
         };
         let first = finding.places.first().map(|place| place.role);
         assert_eq!(first, Some(Role::Store), "{finding:?}");
-        Found {
+        FoundBug {
             code: finding.code,
             writers: lines(Role::Store),
             reader: line(Role::Load),
@@ -132,8 +132,8 @@ impl Figure {
         writers: &[&str],
         reader: &str,
         failure: &str,
-    ) -> Found {
-        Found {
+    ) -> FoundBug {
+        FoundBug {
             code,
             writers: writers.iter().map(|it| self.line(it)).collect(),
             reader: self.line(reader),

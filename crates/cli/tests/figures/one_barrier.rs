@@ -2,10 +2,10 @@
 
 use powerfail_finding::Code;
 
-use crate::common::{Figure, Found};
+use crate::common::{Figure, FoundBug};
 
 /// The race at F1 and the semantic bug at F2, each with both members of the backup.
-fn bugs(figure: &Figure) -> Vec<Found> {
+fn bugs(figure: &Figure) -> Vec<FoundBug> {
     let (race, semantic) = (Code::CrossFailureRace, Code::CrossFailureSemantic);
     vec![
         figure.expect(race, &["INDEX", "VALUE"], "READ_INDEX", "F1"),

@@ -1,5 +1,8 @@
 //! What holds for every report, whatever the program: what is advised is verified, what is called lost is lost, the place of
-//! the failure is that of the evidence, recovery reads what that crash leaves, and no two findings ask for opposite changes of one line.
+//! the failure is that of the evidence, recovery reads what that crash leaves, a value that it reads is what the store wrote
+//! that is named with it, and no two findings ask for opposite changes of one line.
+
+use std::collections::BTreeMap;
 
 use powerfail_finding::{
     Action, Change, Choice, Code, DurableBy, Finding, LostLine, Operation, Role, Source,
@@ -16,6 +19,7 @@ pub(crate) fn untruths(findings: &[Finding]) -> Vec<String> {
                 names_survivor(finding),
                 misplaces_failure(finding),
                 misreads(finding),
+                misnames_source(finding),
             ]
         })
         .flatten();
@@ -95,6 +99,43 @@ fn misreads(finding: &Finding) -> Option<String> {
     Some(format!(
         "{code} shows a read that its crash does not permit: {wrong:?}: {finding:?}"
     ))
+}
+
+/// A value that recovery can read comes from the store that is named with it: at least one aligned word of it, or what it
+/// has of one. Other words may be those of older stores, or of a part of the store that is lost.
+fn misnames_source(finding: &Finding) -> Option<String> {
+    let choices = &finding.evidence.as_ref()?.choices;
+    let is_wrong = |choice: &&Choice| {
+        let is_misnamed = |source: &Source| {
+            let Some(store) = &source.store else {
+                return false;
+            };
+            let stored = bytes_of(store.pool_offset, store.bytes.as_deref().unwrap_or(""));
+            let read = bytes_of(choice.load.pool_offset, &source.bytes);
+            let mut words: BTreeMap<u64, bool> = BTreeMap::new();
+            for (at, byte) in &read {
+                if let Some(wrote) = stored.get(at) {
+                    *words.entry(at / 8).or_insert(true) &= wrote == byte;
+                }
+            }
+            !words.is_empty() && words.values().all(|is_same| !is_same)
+        };
+        choice.sources.iter().any(is_misnamed)
+    };
+    let code = finding.code;
+    let wrong = choices.iter().find(is_wrong)?;
+    Some(format!(
+        "{code} names a store that did not write the value: {wrong:?}: {finding:?}"
+    ))
+}
+
+/// Bytes in hexadecimal, by their offset; of long ones the first.
+fn bytes_of(offset: Option<u64>, digits: &str) -> BTreeMap<u64, u8> {
+    let digits = digits.trim_end_matches('.').as_bytes();
+    let pairs = digits.chunks_exact(2).map(std::str::from_utf8);
+    let bytes = pairs.filter_map(|pair| u8::from_str_radix(pair.ok()?, 16).ok());
+    let offset = offset.into_iter().flat_map(|first| first..);
+    offset.zip(bytes).collect()
 }
 
 fn is_in(store: &SourcePlace, line: &LostLine, by: DurableBy) -> bool {
@@ -247,5 +288,31 @@ mod tests {
         assert_eq!(wrong, [1, 0, 1]);
         let wrong = [0, 1, 2].map(|taken| untruths(&[shown(64, vec![read(0, taken)])]).len());
         assert_eq!(wrong, [0, 1, 1]);
+    }
+
+    #[test]
+    fn a_value_of_another_store_is_seen() {
+        let read = |bytes: &str| Choice {
+            load: SourcePlace {
+                pool_offset: Some(72),
+                ..SourcePlace::new(Role::Load)
+            },
+            sources: vec![Source {
+                store: Some(SourcePlace {
+                    pool_offset: Some(64),
+                    bytes: Some("07000000000000000800000000000000...".to_owned()),
+                    event: Some(3),
+                    ..SourcePlace::new(Role::Store)
+                }),
+                bytes: bytes.to_owned(),
+                taken: true,
+            }],
+            decisive: true,
+        };
+        let untrue = |bytes| untruths(&[shown(64, vec![read(bytes)])]).len();
+        assert_eq!(untrue("0800000000000000"), 0);
+        assert_eq!(untrue("0000000000000000"), 1);
+        // The next word is not what this store wrote, as far as that is known.
+        assert_eq!(untrue("08000000000000000000000000000000"), 0);
     }
 }

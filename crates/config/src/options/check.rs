@@ -42,7 +42,8 @@ options! {
         client: CommandText,
         /// Workload: a command and its arguments
         ///
-        /// {pool} in an argument is replaced by the path of a fresh pool, {port} by a free port.
+        /// {pool} in an argument is replaced by the path of a fresh pool, {dir} by that of a fresh directory, {port} by a
+        /// free port.
         [last = true, value_name = "CMD"]
         command: Vec<OsString> = Vec::new(),
     }

@@ -197,6 +197,32 @@ fn a_helper_is_to_blame_for_its_callers_only_if_it_is_always_useless() {
     assert_eq!(always, [(Code::RedundantFlush, vec![50], 2)]);
 }
 
+/// `persist` wraps a function that flushes: its callers are to blame, as if it flushed itself.
+#[test]
+fn a_helper_of_a_helper_is_one_with_it() {
+    const FLUSH: (u32, u64) = (crate::common::PROGRAM, 40);
+    const PERSIST: (u32, u64) = (crate::common::PROGRAM, 50);
+    const MAIN: (u32, u64) = (crate::common::PROGRAM, 1);
+    let called = |line| [FLUSH, PERSIST, (crate::common::PROGRAM, line), MAIN];
+    let found = |calls: &[(u64, u64)]| {
+        let mut script = script();
+        for (value, line) in calls {
+            if *value != 0 {
+                script.line(10).store(0, *value);
+            }
+            script.stack(&called(*line)).persist(0);
+        }
+        let trace = script.trace();
+        summary(&trace, &hits(&trace, &LintOptions::default()))
+    };
+    // Useless at line 30, in one of three executions.
+    let once = found(&[(1, 20), (2, 25), (0, 30)]);
+    assert_eq!(once, [(Code::RedundantFlush, vec![30], 1)]);
+    // Needed at each line once: nothing is useless in a line each time, and too few are.
+    let needed = found(&[(1, 20), (0, 20), (2, 20), (3, 30), (0, 30), (4, 30)]);
+    assert_eq!(needed, []);
+}
+
 /// A line that is needed in some executions is shown with its counts, if it was useless in at least half of them.
 #[test]
 fn what_is_needed_in_some_executions_is_counted() {
