@@ -1,9 +1,10 @@
 /*
  * Thousands of store instructions that no thread has executed yet, and threads that execute all of them at
- * once. Arguments: pool, threads. Each thread has its own area, and there is one word that all of them add
- * to.
+ * once. Arguments: pool, threads, and children that are forked meanwhile and execute them, too (default: none).
+ * Each thread and child has its own area, and there is one word that all of them add to.
  */
 #include <pthread.h>
+#include <sys/wait.h>
 
 #include "pool.h"
 
@@ -56,30 +57,50 @@ FUNCTION(fourth, SHORT_SITES, 768)
 
 enum { SITE_GROUPS = 1024 };
 
-static void *run(void *number)
+static void execute_all(long area)
 {
-	char *at = pool + AREA_LEN * ((long)number + 1);
-	int result = pthread_barrier_wait(&barrier);
-	REQUIRE(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
+	char *at = pool + AREA_LEN * (area + 1);
 	first(at);
 	second(at);
 	third(at);
 	fourth(at);
+}
+
+static void *run(void *number)
+{
+	int result = pthread_barrier_wait(&barrier);
+	REQUIRE(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
+	execute_all((long)number);
 	return NULL;
 }
 
 int main(int argc, char **argv)
 {
-	REQUIRE(argc == 3);
+	REQUIRE(argc == 3 || argc == 4);
 	long count = atol(argv[2]);
+	long children = argc == 4 ? atol(argv[3]) : 0;
 	pthread_t threads[16];
-	REQUIRE(count <= 15);
+	REQUIRE(count + children <= 15);
 	pool = map_pool(argv[1], 2 * MIB);
 	REQUIRE(pthread_barrier_init(&barrier, NULL, (unsigned)count) == 0);
 	for (long at = 0; at < count; at++)
 		REQUIRE(pthread_create(&threads[at], NULL, run, (void *)at) == 0);
+	for (long at = 0; at < children; at++) {
+		pid_t child = fork();
+		REQUIRE(child >= 0);
+		if (child == 0) {
+			execute_all(count + at);
+			_exit(0);
+		}
+	}
 	for (long at = 0; at < count; at++)
 		REQUIRE(pthread_join(threads[at], NULL) == 0);
+	for (long at = 0; at < children; at++) {
+		int status;
+		REQUIRE(wait(&status) > 0);
+		REQUIRE(status == 0);
+	}
+	count += children;
 	REQUIRE(*(uint64_t *)pool == (uint64_t)count * SITE_GROUPS / 64);
 	for (long thread = 1; thread <= count; thread++) {
 		for (int site = 0; site < SITE_GROUPS; site++) {

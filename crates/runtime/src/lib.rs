@@ -63,7 +63,7 @@ mod record;
 mod recovery;
 
 use fuzz::{derandomise, desock, observed};
-use libc::{early, fork_exit, interpose, raw_calls, synchronise};
+use libc::{early, fork_exit, fork_locks, interpose, raw_calls, synchronise};
 use platform::sys;
 use record::{
     call_stacks, client_requests, files, heap, pmdk, pools, registered_ranges, store_locks, threads,
@@ -112,6 +112,7 @@ fn start_modes() {
         files::trees::begin();
         client_requests::prepare();
         raw_calls::prepare();
+        fork_locks::start();
     }
     synchronise::decide();
     observed::start();

@@ -18,12 +18,15 @@ fn values_at(stores: &[Event], offset: u64) -> impl Iterator<Item = u64> {
         .map(Event::value)
 }
 
-/// Thousands of instructions that are executed for the first time, by all threads at once.
-fn race_through_new_sites(mode: Mode, threads: u64) {
+/// Thousands of instructions that are executed for the first time, by all threads at once, and by children that are forked
+/// meanwhile.
+fn race_through_new_sites(mode: Mode, threads: u64, children: u64) {
     const PLACES: u64 = 1024;
     const AREA_LEN: u64 = 64 << 10;
     let program = target("many_sites.c", &["-O2", "-pthread"]);
-    let recording = record(mode, &program, &["{pool}", &threads.to_string()]);
+    let [own, forked] = [threads, children].map(|count| count.to_string());
+    let recording = record(mode, &program, &["{pool}", &own, &forked]);
+    let threads = threads + children;
     let groups = threads * PLACES / 64;
     assert_eq!(recording.count("store"), 3 * threads * PLACES);
     assert_eq!(recording.count("locked-store"), groups);
@@ -57,13 +60,22 @@ fn race_through_new_sites(mode: Mode, threads: u64) {
 #[test]
 fn eight_threads_race_through_thousands_of_new_sites() {
     for _ in 0..5 {
-        race_through_new_sites(Mode::Patch, 8);
+        race_through_new_sites(Mode::Patch, 8, 0);
     }
 }
 
 #[test]
 fn threads_race_through_thousands_of_sites_that_trap() {
-    race_through_new_sites(Mode::Trap, 4);
+    race_through_new_sites(Mode::Trap, 4, 0);
+}
+
+/// A child of a process in which another thread patches an instruction finds whole instructions.
+#[test]
+fn children_that_are_forked_while_instructions_are_patched() {
+    for _ in 0..3 {
+        race_through_new_sites(Mode::Patch, 4, 8);
+    }
+    race_through_new_sites(Mode::Trap, 2, 4);
 }
 
 /// The values that each child left in its own line, up to the point where it waits to be killed.

@@ -12,7 +12,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::libc::{fork_exit, interpose};
+use crate::libc::{fork_exit, fork_locks, interpose};
 use crate::platform::{signals, sys};
 use crate::record::{schedule, thread_private, threads};
 use crate::{host, recovery};
@@ -108,7 +108,12 @@ extern "C" fn clone(
         threads::expect_company();
         make(mask)
     } else {
-        threads::around_fork(|| make(mask))
+        threads::around_fork(|| {
+            fork_locks::hold();
+            let child = make(mask);
+            fork_locks::give_back();
+            child
+        })
     };
     sys::restore_signals(mask);
     done

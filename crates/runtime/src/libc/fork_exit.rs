@@ -9,17 +9,13 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use crate::fuzz::{derandomise, desock};
-use crate::patching::{code, go_functions};
+use crate::patching::code;
 use crate::platform::{number, sys};
-use crate::record::sites::SITES;
-use crate::record::{
-    call_stacks, client_requests, files, generated_code, heap, pool_files, pools, schedule,
-    threads, written_files,
-};
+use crate::record::{client_requests, heap, schedule, threads};
 use crate::{fuzz, host, recovery};
 
+use super::fork_locks;
 use super::interpose::{original, result};
-use super::spawn_actions;
 
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
@@ -131,18 +127,9 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> c_int) -> c_int {
 /// In a process that is a copy: other threads, which may have held locks, do not exist.
 pub(crate) fn reset_after_fork() {
     host::reset_after_fork();
-    call_stacks::reset_after_fork();
-    written_files::reset_after_fork();
-    files::reset_after_fork();
-    spawn_actions::reset_after_fork();
-    SITES.reset_after_fork();
-    pools::reset_after_fork();
-    pool_files::reset_after_fork();
-    generated_code::reset_after_fork();
+    fork_locks::reset_after_fork();
     heap::reset_after_fork();
-    go_functions::reset_after_fork();
     code::reset_after_fork();
-    client_requests::reset_after_fork();
     desock::reset_after_fork();
 }
 

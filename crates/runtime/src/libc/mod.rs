@@ -7,6 +7,7 @@
 //! | [`file_calls`] | functions that write, rename or remove files of trees |
 //! | [`file_changes`] | functions that change, truncate, allocate or sync files |
 //! | [`thread_start`] | `pthread_create` |
+//! | [`fork_locks`] | locks of ours that are held while a process is copied |
 //! | [`fork_exit`] | `fork`, `daemon`, `forkpty` and `_exit` |
 //! | [`execute`] | `execve` and its relatives, `posix_spawn`, `system`, `popen` |
 //! | [`descriptors`] | functions that would close a descriptor of ours |
@@ -31,6 +32,7 @@ pub(crate) mod execute;
 mod file_calls;
 mod file_changes;
 pub(crate) mod fork_exit;
+pub(crate) mod fork_locks;
 pub(crate) mod interpose;
 mod loading;
 pub(crate) mod memory_maps;

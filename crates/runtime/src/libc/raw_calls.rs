@@ -12,8 +12,8 @@ use core::ffi::c_int;
 
 use crate::fuzz::{self, derandomise};
 use crate::libc::{
-    clone, execute, file_changes, fork_exit, interpose, memory_maps, process_wide, signal_actions,
-    synchronise, system_calls,
+    clone, execute, file_changes, fork_exit, fork_locks, interpose, memory_maps, process_wide,
+    signal_actions, synchronise, system_calls,
 };
 use crate::patching::modules;
 use crate::platform::number::{
@@ -208,8 +208,15 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
 }
 
 fn copy_process(number: usize, arguments: [usize; 6]) -> isize {
-    // SAFETY: a process with a stack of its own, which is a copy of this one.
-    let copy = || unsafe { sys::call(number, arguments) as c_int };
+    let copy = || {
+        fork_locks::hold();
+        // SAFETY: a process with a stack of its own, which is a copy of this one.
+        let child = unsafe { sys::call(number, arguments) as c_int };
+        if child != 0 {
+            fork_locks::give_back();
+        }
+        child
+    };
     fork_exit::around_fork(copy) as isize
 }
 

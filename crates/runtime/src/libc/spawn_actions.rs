@@ -15,17 +15,12 @@ use crate::platform::lock::Lock;
 use super::interpose::original;
 
 /// The descriptors that lists of actions duplicate, by the address of the list.
-static DUPLICATED: Lock<BTreeMap<usize, Vec<c_int>>> = Lock::new(BTreeMap::new());
+pub(crate) static DUPLICATED: Lock<BTreeMap<usize, Vec<c_int>>> = Lock::new(BTreeMap::new());
 
 /// The descriptors of this process that a list of actions duplicates.
 pub(super) fn duplicated(actions: *const c_void) -> Vec<c_int> {
     let known = DUPLICATED.with(|known| known.get(&(actions as usize)).cloned());
     known.unwrap_or_default()
-}
-
-/// In the child after fork.
-pub(super) fn reset_after_fork() {
-    DUPLICATED.reset_after_fork();
 }
 
 fn forget(actions: *const c_void) {

@@ -40,7 +40,7 @@ pub(crate) struct GoTable {
 pub(crate) struct GoFunction(u64);
 
 /// The tables of all modules.
-static TABLES: Lock<Vec<GoTable>> = Lock::new(Vec::new());
+pub(crate) static TABLES: Lock<Vec<GoTable>> = Lock::new(Vec::new());
 
 /// In the child after fork.
 pub(crate) fn reset_after_fork() {

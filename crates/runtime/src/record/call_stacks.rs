@@ -26,7 +26,7 @@ use crate::host;
 use crate::patching::code;
 use crate::patching::modules::{self, Description};
 use crate::platform::frame::{Frame, Greg};
-use crate::platform::lock::Lock;
+use crate::platform::lock::{Lock, Word};
 use crate::platform::sys;
 use crate::record::append::NO_SITE;
 use crate::record::python::{self, PythonStack};
@@ -58,6 +58,8 @@ const FRAME_POINTER: Row = Row {
 const GENERATED_LEN: u64 = 1 << 30;
 
 static KNOWN: Lock<Option<StackCache>> = Lock::new(None);
+/// What a fork holds of it.
+pub(crate) static KNOWN_WORD: &Word = KNOWN.word();
 /// Grows when code is unloaded: what is known of addresses is void then.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static TOO_MANY: AtomicBool = AtomicBool::new(false);
@@ -103,11 +105,6 @@ pub(crate) fn prepare() {
     KNOWN.with(|known| {
         known.get_or_insert_with(StackCache::new);
     });
-}
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    KNOWN.reset_after_fork();
 }
 
 /// Where the stack of the main thread ends.

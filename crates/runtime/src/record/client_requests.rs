@@ -32,7 +32,7 @@ use powerfail_protocol::{EventKind, MAX_VALUE_LEN, ScratchSlot, SiteId, ThreadBl
 
 use crate::host;
 use crate::libc::early;
-use crate::platform::lock::Lock;
+use crate::platform::lock::{Lock, Word};
 use crate::platform::maps;
 use crate::record::sites::{SITES, Sites};
 use crate::record::{append, call_stacks, faults, pools, schedule, thread_private};
@@ -50,11 +50,8 @@ static REGISTERED: Lock<Registered> = Lock::new(Registered {
     ranges: Vec::new(),
     doubtful: None,
 });
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    REGISTERED.reset_after_fork();
-}
+/// What a fork holds of it.
+pub(crate) static REGISTERED_WORD: &Word = REGISTERED.word();
 
 /// Sees to it that libraries which ask whether they run under Valgrind are told so, if that is wanted.
 pub(crate) fn prepare() {

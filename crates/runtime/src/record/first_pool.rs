@@ -36,7 +36,26 @@ pub(crate) fn is_mapped() {
     IS_MAPPED.store(true, Ordering::Release);
 }
 
-/// In the child after fork: other threads, one of which may have had the turn, do not exist.
-pub(crate) fn reset_after_fork() {
+/// A fork takes the turn, so that the copy is not made in the middle of a change; false if another thread has had it for too
+/// long, or if it is not needed.
+pub(crate) fn hold_for_fork(patience_ns: u64) -> bool {
+    let me = sys::gettid();
+    while !IS_MAPPED.load(Ordering::Acquire) {
+        match TURN.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(owner) if owner == me => return false,
+            Err(owner) => {
+                if sys::futex_wait_for(&TURN, owner, patience_ns) {
+                    return false;
+                }
+            }
+        }
+    }
+    false
+}
+
+/// The fork is done, in both processes: no thread has the turn.
+pub(crate) fn give_back_after_fork() {
     TURN.store(0, Ordering::Release);
+    sys::futex_wake(&TURN);
 }

@@ -12,14 +12,9 @@ use crate::platform::sys;
 use crate::record::sites::{SITES, Sites};
 
 /// Executable ranges that are not of loaded modules: from, to, whether they are writable too.
-static RANGES: Lock<Vec<(u64, u64, bool)>> = Lock::new(Vec::new());
+pub(crate) static RANGES: Lock<Vec<(u64, u64, bool)>> = Lock::new(Vec::new());
 
 const PAGE: u64 = 4096;
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    RANGES.reset_after_fork();
-}
 
 fn end_of(address: u64, len: u64) -> u64 {
     address.saturating_add(len).next_multiple_of(PAGE)

@@ -16,16 +16,11 @@ use crate::record::{pools, store_locks};
 
 /// Held while a pool's file changes and that is recorded, so that lengths and bytes are recorded in
 /// the order in which they came to be.
-static CHANGES: Lock<()> = Lock::new(());
+pub(crate) static CHANGES: Lock<()> = Lock::new(());
 
 const O_APPEND: usize = 0o2000;
 const F_GETFL: usize = 3;
 const CURRENT: usize = 1;
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    CHANGES.reset_after_fork();
-}
 
 fn len_of(fd: i32) -> u64 {
     sys::fstat(fd).map_or(0, |status| status.len_bytes)

@@ -87,12 +87,6 @@ pub(crate) fn was_mapped() -> bool {
     MAPPED.load(Ordering::Acquire)
 }
 
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    POOLS.reset_after_fork();
-    first_pool::reset_after_fork();
-}
-
 /// What mmap was asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {

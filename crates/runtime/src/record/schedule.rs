@@ -51,7 +51,7 @@ const LOOKS_MAX: u32 = 500;
 /// After so many reads in a row without any other step a thread falls behind.
 const READS_MAX: u32 = 1000;
 
-static MEMBERS: Lock<Members> = Lock::new(Members::NONE);
+pub(crate) static MEMBERS: Lock<Members> = Lock::new(Members::NONE);
 /// How many threads are scheduled.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Futex: grows when it may be the turn of another thread.

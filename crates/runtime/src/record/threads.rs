@@ -43,7 +43,7 @@ const ENTRIES_AT: u64 = ENTRIES_USED_AT + 64;
 const ENTRIES_LEN: u64 = PRIVATE_LEN - SLOW_STACK_LEN - ENTRIES_AT;
 
 /// Private memory of threads that have ended, with their thread ids: used again when they are gone.
-static ENDED: Lock<Vec<(u64, u32)>> = Lock::new(Vec::new());
+pub(crate) static ENDED: Lock<Vec<(u64, u32)>> = Lock::new(Vec::new());
 
 /// Where emitted code goes when a chunk is full. Set when the first code is emitted.
 static REFILL_ENTRY: AtomicU64 = AtomicU64::new(0);

@@ -20,7 +20,7 @@ const FILES_MAX: usize = 4096;
 const PATH_MAX: usize = 4096;
 
 /// Device and inode of the files that the host knows.
-static KNOWN: Lock<BTreeSet<(u64, u64)>> = Lock::new(BTreeSet::new());
+pub(crate) static KNOWN: Lock<BTreeSet<(u64, u64)>> = Lock::new(BTreeSet::new());
 
 /// The target has written to a descriptor that is not one of a pool.
 pub(crate) fn note(fd: i32) {
@@ -49,9 +49,4 @@ pub(crate) fn note(fd: i32) {
         let words = [status.device, status.inode, 0, 0, 0];
         host::send(MessageKind::Wrote, words, &path[..len], None);
     }
-}
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    KNOWN.reset_after_fork();
 }

@@ -21,8 +21,3 @@ mod order;
 mod places;
 pub(crate) mod trees;
 mod writes;
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    trees::reset_after_fork();
-}

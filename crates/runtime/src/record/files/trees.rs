@@ -27,14 +27,8 @@ struct Roots {
 
 static ROOTS: AtomicPtr<Roots> = AtomicPtr::new(core::ptr::null_mut());
 /// Held while the list is replaced.
-static READING: Lock<()> = Lock::new(());
+pub(crate) static READING: Lock<()> = Lock::new(());
 static ON: AtomicBool = AtomicBool::new(false);
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    READING.reset_after_fork();
-    REFUSED.reset_after_fork();
-}
 
 /// Looks whether operations on files are recorded.
 pub(crate) fn begin() {
@@ -106,7 +100,7 @@ fn may_have(path: &[u8]) -> bool {
 }
 
 /// Directories of which the host has said that they are not in a tree.
-static REFUSED: Lock<Vec<Vec<u8>>> = Lock::new(Vec::new());
+pub(crate) static REFUSED: Lock<Vec<Vec<u8>>> = Lock::new(Vec::new());
 /// How many of them are remembered; then the host is asked again.
 const REFUSED_MAX: usize = 256;
 

@@ -6,7 +6,7 @@
 //! out by `space` and is not known to the target yet.
 #![allow(unsafe_code, reason = "maps and clears the heap")]
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -18,9 +18,10 @@ use powerfail_protocol::memory::{
 };
 use powerfail_protocol::shared::SHARED_FD_VARIABLE;
 
+use crate::libc::fork_locks::__register_atfork;
 use crate::platform::number::WRITE;
 use crate::platform::sys;
-use crate::record::{append, pools};
+use crate::record::{append, first_pool, pools};
 use crate::{host, recovery};
 
 use super::space::{self, Object};
@@ -42,15 +43,6 @@ pub(super) static PATH: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 pub(super) const NOT_YET: u32 = 0;
 pub(super) const NOW: u32 = 1;
 pub(super) const DONE: u32 = 2;
-
-unsafe extern "C" {
-    pub(super) fn __register_atfork(
-        before: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        library: *mut c_void,
-    ) -> c_int;
-}
 
 /// Decides whether this process has the heap.
 pub(crate) fn start() {
@@ -99,6 +91,11 @@ extern "C" fn in_child() {
     space::forget();
 }
 
+/// In the child after fork: a thread that was mapping the heap does not exist.
+pub(super) fn reset_after_fork() {
+    let _ = MAPPED.compare_exchange(NOW, NOT_YET, Ordering::AcqRel, Ordering::Acquire);
+}
+
 /// Whether memory is to come from the heap, if the caller's return address is this one.
 pub(super) fn serves(caller: u64) -> bool {
     ON.load(Ordering::Relaxed) && !callers::is_of_the_system(caller) && is_mapped()
@@ -115,7 +112,7 @@ pub(super) fn is_mapped() -> bool {
     match MAPPED.compare_exchange(NOT_YET, NOW, Ordering::Acquire, Ordering::Acquire) {
         Ok(_) => {
             MAPPER.store(sys::gettid(), Ordering::Relaxed);
-            map();
+            first_pool::in_turn(map);
             MAPPED.store(DONE, Ordering::Release);
             sys::futex_wake(&MAPPED);
             true

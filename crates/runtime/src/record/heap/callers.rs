@@ -27,7 +27,7 @@ static MODULES: [Module; MODULES_MAX] = [const {
 }; MODULES_MAX];
 /// How many there are. Changed only under the lock.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-static CHANGE: Lock<()> = Lock::new(());
+pub(crate) static CHANGE: Lock<()> = Lock::new(());
 
 /// Libraries of the system, wherever they are.
 const NAMES: [&[u8]; 9] = [
@@ -43,11 +43,6 @@ const NAMES: [&[u8]; 9] = [
 ];
 /// Where the others are.
 const DIRECTORIES: [&[u8]; 5] = [b"/lib/", b"/lib64/", b"/lib32/", b"/usr/lib", b"linux-vdso"];
-
-/// In the child after fork.
-pub(crate) fn reset_after_fork() {
-    CHANGE.reset_after_fork();
-}
 
 /// Looks which modules there are, when the process starts or code was loaded or unloaded.
 pub(super) fn look() {

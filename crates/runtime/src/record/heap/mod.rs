@@ -23,4 +23,10 @@ mod operators;
 mod space;
 
 pub(crate) use allocation::{close, look_at_modules, say, start};
-pub(crate) use callers::reset_after_fork;
+pub(crate) use callers::CHANGE;
+
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    CHANGE.reset_after_fork();
+    allocation::reset_after_fork();
+}
