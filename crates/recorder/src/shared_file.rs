@@ -489,6 +489,20 @@ impl SharedFile {
         }
     }
 
+    /// Whether the thread in a slot holds a store lock for a record, which is at this address in the target.
+    pub(crate) fn holds_store_lock(&self, index: SlotIndex, record: u64) -> bool {
+        [ScratchSlot::Lock, ScratchSlot::SecondLock]
+            .into_iter()
+            .any(|slot| {
+                // SAFETY: an aligned word of the slot that its thread changes with single instructions.
+                let named = unsafe {
+                    AtomicU64::from_ptr(&raw mut (*self.slot(index)).block.scratch[slot.index()])
+                };
+                let lock = self.store_lock(named.load(Ordering::Acquire));
+                lock.is_some_and(|lock| lock.load(Ordering::Acquire) == record)
+            })
+    }
+
     /// The store lock that is at an address in every process of the target.
     fn store_lock(&self, address: u64) -> Option<&AtomicU64> {
         let offset = address.checked_sub(CONTROL_ADDRESS + STORE_LOCKS_AT)?;

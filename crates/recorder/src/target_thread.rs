@@ -2,7 +2,7 @@
 
 use powerfail_model::ThreadIndex;
 use powerfail_protocol::chunk;
-use powerfail_protocol::shared::{CHUNKS_ADDRESS, chunk_of};
+use powerfail_protocol::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
 
 use crate::clock::Stamp;
 use crate::process::ProcessIndex;
@@ -45,6 +45,16 @@ struct Held {
     cursor_outside: Option<u64>,
 }
 
+/// The newest record of a chunk in use.
+#[derive(Clone, Copy, Debug)]
+struct LastLive {
+    chunk: ChunkIndex,
+    offset: u64,
+    stamp: Stamp,
+    /// Its thread holds a store lock for it: it must not be written yet.
+    is_locked: bool,
+}
+
 /// A thread of the target.
 #[derive(Debug)]
 pub(crate) struct TargetThread {
@@ -67,8 +77,8 @@ pub(crate) struct TargetThread {
     offset: u64,
     /// The newest stamp that was read.
     newest: Stamp,
-    /// The record that was read last, while its thread could still void it.
-    last_live: Option<(ChunkIndex, u64)>,
+    /// The record that was read last, while its thread can still void it.
+    last_live: Option<LastLive>,
     held: Vec<Held>,
     /// How many handlers were active when it died.
     pub(crate) final_depth: u32,
@@ -179,9 +189,11 @@ impl TargetThread {
                 } else {
                     self.newest
                 };
+                let last = self.last_live.filter(|last| last.is_locked);
                 self.held
                     .iter()
                     .map(|held| held.bound)
+                    .chain(last.map(|last| last.stamp))
                     .fold(own, Stamp::min)
             }
         }
@@ -208,14 +220,25 @@ impl TargetThread {
         self.slot.map_or(0, |slot| shared.signal_depth(slot))
     }
 
-    /// A store that faulted is voided after it was committed, by its own thread: if it was the last
-    /// one that was read from a chunk in use, its header may have changed.
+    /// A store that faulted, or out of which a handler jumps, is voided after it was committed, by its own thread: if it was
+    /// the last one that was read from a chunk in use, its header may have changed. The thread can take its time: the store
+    /// may wait for a page of the file. So this is asked again until there is a newer record, or until the thread has given
+    /// back the lock that it held for the store.
     fn void_last(&mut self, shared: &SharedFile, queue: &mut Queue) {
-        if let Some((chunk, offset)) = self.last_live.take() {
-            queue.amend(
-                position(self.next_sequence, offset),
-                shared.load(chunk, offset),
-            );
+        let Some(last) = &mut self.last_live else {
+            return;
+        };
+        let record = chunk_address(last.chunk.0) + last.offset;
+        // Before the header: the lock is given back after it was voided.
+        last.is_locked = self
+            .slot
+            .is_some_and(|slot| shared.holds_store_lock(slot, record));
+        queue.amend(
+            position(self.next_sequence, last.offset),
+            shared.load(last.chunk, last.offset),
+        );
+        if !last.is_locked && !self.is_alone {
+            self.last_live = None;
         }
     }
 
@@ -240,7 +263,13 @@ impl TargetThread {
         result.complete &= scan.end == to;
         result.garbage = result.garbage.or(scan.garbage);
         if let Some(last) = scan.found.last() {
-            self.last_live = Some((chunk, last.offset));
+            self.last_live = Some(LastLive {
+                chunk,
+                offset: last.offset,
+                stamp: last.stamp,
+                is_locked: false,
+            });
+            self.void_last(shared, queue);
         }
     }
 
@@ -291,6 +320,7 @@ impl TargetThread {
         }
         self.next_sequence += 1;
         self.offset = 0;
+        self.last_live = None;
     }
 
     /// Looks again at the open records of retired chunks.
@@ -355,6 +385,7 @@ impl TargetThread {
         scan: &mut Scan,
         result: &mut ReadResult,
     ) {
+        self.last_live = None;
         self.final_depth = self.depth(shared);
         if let Some(slot) = self.slot.filter(|_| self.abrupt) {
             shared.release_store_locks(slot);

@@ -203,6 +203,21 @@ fn every_kind_of_record() {
     );
 }
 
+/// The thread of a store may wait long before it voids it, for example for a page of the file.
+#[test]
+fn a_store_that_is_voided_long_after_it_was_read() {
+    for scenario in ["voided-late-alone", "voided-late-locked"] {
+        let setup = Setup::new();
+        let pools: Vec<_> = (0..4)
+            .map(|number| setup.pool(&format!("pool{number}"), 1))
+            .collect();
+        let pools: Vec<&Path> = pools.iter().map(PathBuf::as_path).collect();
+        setup.record(scenario, &pools);
+        let expected = [u64::from_le_bytes([1; 8])];
+        assert_eq!(values(&setup.trace()), expected, "{scenario}");
+    }
+}
+
 #[test]
 fn threads_that_take_turns_are_in_order() {
     let setup = Setup::new();

@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_protocol::message::{MessageHeader, MessageKind, SiteTactic};
 use powerfail_protocol::shared::{
-    ChunkState, MAGIC, RecordingControl, Reply, SHARED_FD_VARIABLE, SLOTS_AT, SLOTS_MAX,
-    SOCKET_FD_VARIABLE, ThreadSlot, WINDOW_ADDRESS, chunk_address, chunk_of, chunk_offset,
-    file_len,
+    CONTROL_ADDRESS, ChunkState, MAGIC, RecordingControl, Reply, SHARED_FD_VARIABLE, SLOTS_AT,
+    SLOTS_MAX, SOCKET_FD_VARIABLE, STORE_LOCKS_AT, ThreadSlot, WINDOW_ADDRESS, chunk_address,
+    chunk_of, chunk_offset, file_len,
 };
 use powerfail_protocol::{
-    EventKind, FLAG_ADDRESS, FLAG_FOUND, FLAG_MASKED, Header, PROTOCOL_VERSION, SiteId, chunk,
+    EventKind, FLAG_ADDRESS, FLAG_FOUND, FLAG_MASKED, Header, PROTOCOL_VERSION, ScratchSlot,
+    SiteId, chunk,
 };
 use rustix::cmsg_space;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -427,6 +428,30 @@ impl Appender {
             }
             .word(),
         );
+    }
+
+    /// From now on the thread is alone, and does not look at the clock.
+    pub(crate) fn be_alone(&self) {
+        // SAFETY: an aligned word of the slot.
+        let stamp =
+            unsafe { AtomicU64::from_ptr(&raw mut (*self.runtime.slot(self.slot)).block.stamp) };
+        stamp.store(self.stamp(), Ordering::Release);
+    }
+
+    /// Takes a store lock for a record.
+    pub(crate) fn lock(&self, at: Reserved) {
+        let address = CONTROL_ADDRESS + STORE_LOCKS_AT;
+        // SAFETY: an aligned word of the slot, and one of the table of locks.
+        let [named, lock] = unsafe {
+            let block = &raw mut (*self.runtime.slot(self.slot)).block;
+            let table = self.runtime.control().cast::<u64>();
+            [
+                AtomicU64::from_ptr(&raw mut (*block).scratch[ScratchSlot::Lock.index()]),
+                AtomicU64::from_ptr(table.byte_add(STORE_LOCKS_AT as usize)),
+            ]
+        };
+        lock.store(chunk_address(at.chunk) + at.offset, Ordering::Release);
+        named.store(address, Ordering::Release);
     }
 
     /// Writes bytes that are not a record.

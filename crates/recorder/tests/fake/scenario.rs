@@ -17,6 +17,8 @@ pub(crate) fn run(name: &str, pools: &[String]) {
     match name {
         "kinds" => kinds(&pools[0]),
         "turns" => turns(&pools[0]),
+        "voided-late-alone" => voided_late(pools, true),
+        "voided-late-locked" => voided_late(pools, false),
         "long" => long(&pools[0]),
         "killed" => killed(&pools[0]),
         "killed-and-overwritten" => killed_and_overwritten(&pools[0]),
@@ -105,6 +107,29 @@ fn kinds(pool: &str) {
         &(3 * PAGE).to_le_bytes(),
     );
     runtime.send(MessageKind::Warning, [0; 5], b"something is odd", None);
+}
+
+/// Stores are voided long after the host has read their records: one under a lock, one of a thread that is alone.
+fn voided_late(pools: &[String], is_alone: bool) {
+    let (_runtime, mut thread) = begin();
+    let mapped = map(&thread, &pools[0], 1);
+    if is_alone {
+        thread.be_alone();
+    }
+    thread.store(0, &mapped, POOL_ADDRESS, &[1; 8]);
+    let header = store(0, 8);
+    let voided = thread.reserve(header.record_len());
+    if !is_alone {
+        thread.lock(voided);
+    }
+    thread.describe(voided, header, Some(POOL_ADDRESS + 64), &[&[2; 8]]);
+    thread.commit(voided, thread.stamp());
+    // The host answers between looks at the records.
+    for (pool, number) in pools[1..].iter().zip(1..) {
+        let address = POOL_ADDRESS + number * (1 << 20);
+        thread.map(path(pool), address, PAGE, 0).expect("a pool");
+    }
+    thread.void(voided, header);
 }
 
 /// Threads take turns, so that the order is known; chunks are read while they are in use.
