@@ -39,6 +39,7 @@ pub struct Patch {
     pub bytes: Vec<u8>,
 }
 
+#[derive(Clone)]
 enum Pass {
     Newest(PoolImages),
     Tracked(Box<Frontier<PoolImages>>),
@@ -78,6 +79,22 @@ impl<'t> ImageCursor<'t> {
             position: EventIndex(0),
             pass,
         })
+    }
+
+    /// Another cursor at the same place. It costs a copy of all pages that were touched, and one block of the trace.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            trace: self.trace,
+            records: self.trace.records_from(self.position),
+            position: self.position,
+            pass: self.pass.clone(),
+        }
+    }
+
+    /// How many pages of pools were touched: what the cursor takes of memory, but for open lines.
+    pub const fn page_count(&self) -> u64 {
+        self.pools().page_count()
     }
 
     /// The trace.

@@ -12,11 +12,11 @@ const CHUNK_PAGES: usize = 512;
 const CHUNK: u64 = CHUNK_PAGES as u64;
 
 /// Neighbouring pages. Pools are used in clusters, so there are few chunks and finding one is fast.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chunk([Option<Box<Page>>; CHUNK_PAGES]);
 
 /// The pages of one pool that were touched.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PoolMemory {
     len_bytes: u64,
     chunks: BTreeMap<u64, Box<Chunk>>,

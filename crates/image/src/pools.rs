@@ -39,7 +39,7 @@ pub enum FillExtent {
 }
 
 /// The newest content of all pools. Stores beyond a pool's end do not count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PoolImages {
     pools: Vec<PoolState>,
     fill: Option<Fill>,
@@ -49,7 +49,7 @@ pub struct PoolImages {
     too_large: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PoolState {
     memory: PoolMemory,
     /// An event changed it.
@@ -92,6 +92,11 @@ impl PoolImages {
         };
         pools.begin_events(&metadata)?;
         Ok(pools)
+    }
+
+    /// How many pages were touched.
+    pub(crate) const fn page_count(&self) -> u64 {
+        self.page_count
     }
 
     pub(crate) fn pool(&self, pool: PoolIndex) -> Option<&PoolMemory> {

@@ -40,6 +40,33 @@ proptest! {
     }
 }
 
+proptest! {
+    /// A fork goes its own way, and the cursor that it comes from does not notice.
+    #[test]
+    fn a_fork_equals_its_origin(
+        initial in initial(),
+        ops in prop::collection::vec(op(), 1..60),
+        rules in prop::option::of(rules()),
+        place in 0.0..1.0,
+    ) {
+        let trace = trace_of(&two_pools(), &initial, &ops);
+        let options = CursorOptions { rules, ..CursorOptions::default() };
+        let mut cursor = ImageCursor::new(&trace, options).unwrap();
+        cursor.move_to(EventIndex((place * ops.len() as f64) as u64)).unwrap();
+        let here = content(&cursor);
+        let mut fork = cursor.fork();
+        prop_assert_eq!(fork.position(), cursor.position());
+        fork.move_to_end().unwrap();
+        prop_assert_eq!(&content(&cursor), &here);
+        cursor.move_to_end().unwrap();
+        prop_assert_eq!(&content(&cursor), &content(&fork));
+        let open = |cursor: &ImageCursor<'_>| {
+            cursor.frontier().map(|it| format!("{:?}", it.open_lines_sorted()))
+        };
+        prop_assert_eq!(open(&cursor), open(&fork));
+    }
+}
+
 fn store(pool: u32, offset: u64, bytes: &[u8]) -> Op {
     Op::Store(StoreKind::Plain, pool, offset, bytes.to_vec())
 }
