@@ -18,7 +18,8 @@ use powerfail_model::{
 };
 use powerfail_protocol::random::Random;
 use powerfail_trace::{
-    Annotation, Body, ImageRun, MarkKind, Pool, Record, Result, Scope, ScopeChange, StackId, Trace,
+    Annotation, Body, ImageRun, MarkKind, Pool, Record, RecordCursor, Result, Scope, ScopeChange,
+    StackId, Trace,
 };
 use rustc_hash::FxHashMap;
 
@@ -74,28 +75,39 @@ pub struct FailurePointsByStack {
     stacks: Vec<StackPoints>,
     excluded: u64,
     out_of_scope: u64,
+    unsearched: u64,
 }
 
 impl FailurePointsByStack {
     /// Finds the failure points of a trace.
     pub fn of(trace: &Trace, options: FailurePointOptions) -> Result<Self> {
-        let mut builder = FailurePointsBuilder::new(trace.pools(), options);
-        if options.digests {
-            let mut runs = trace.initial_images();
-            while let Some(run) = runs.next_run()? {
-                builder.initial(&run);
-            }
-        }
-        let mut records = trace.records_from(EventIndex(0));
-        while let Some(record) = records.next_record()? {
-            builder.push(&record);
-        }
-        Ok(builder.finish())
+        Self::of_unless(trace, options, &|| false)
+    }
+
+    /// The same, unless it is stopped: then it has those of the beginning of the trace.
+    pub fn of_unless(
+        trace: &Trace,
+        options: FailurePointOptions,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self> {
+        let mut search = PointSearch::new(trace, options)?;
+        while search.next_first(is_stopped)?.is_some() {}
+        Ok(search.finish())
     }
 
     /// Finds the fewest failure points whose crash states are those of all moments of a trace: where lost
     /// and reordered lines are looked for. The granularity of the options does not matter.
     pub fn covering(trace: &Trace, rules: Rules, options: FailurePointOptions) -> Result<Self> {
+        Self::covering_unless(trace, rules, options, &|| false)
+    }
+
+    /// The same, unless it is stopped: then it has those of the beginning of the trace.
+    pub fn covering_unless(
+        trace: &Trace,
+        rules: Rules,
+        options: FailurePointOptions,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self> {
         let mut builder = FailurePointsBuilder::new(
             trace.pools(),
             FailurePointOptions {
@@ -107,6 +119,13 @@ impl FailurePointsByStack {
         builder.frontier = Some(Box::new(Frontier::new(rules, SparseImage::new())));
         let mut records = trace.records_from(EventIndex(0));
         while let Some(record) = records.next_record()? {
+            if is_time_to_ask(record.index) && is_stopped() {
+                let unsearched = trace.event_count() - record.index.0;
+                return Ok(Self {
+                    unsearched,
+                    ..builder.finish()
+                });
+            }
             builder.push(&record);
         }
         builder.push_end(EventIndex(trace.event_count()));
@@ -198,11 +217,74 @@ impl FailurePointsByStack {
         self.out_of_scope
     }
 
+    /// How many of the last events were not searched, because it was stopped.
+    pub const fn unsearched_count(&self) -> u64 {
+        self.unsearched
+    }
+
     /// How many different images the kept points have, if digests were asked for.
     pub fn distinct_image_count(&self) -> Option<usize> {
         let points = self.stacks.iter().flat_map(|stack| &stack.points);
         let digests: Option<rustc_hash::FxHashSet<_>> = points.map(|point| point.digest).collect();
         digests.map(|digests| digests.len())
+    }
+}
+
+/// Whether to ask before an event if the search is to stop: not for each of them.
+const fn is_time_to_ask(at: EventIndex) -> bool {
+    const EVENTS_AT_A_TIME: u64 = 1 << 16;
+    at.0 % EVENTS_AT_A_TIME == EVENTS_AT_A_TIME - 1
+}
+
+/// Finds failure points on the way, so that they can be tried before the whole trace was read.
+pub struct PointSearch<'t> {
+    trace: &'t Trace,
+    records: RecordCursor<'t>,
+    builder: FailurePointsBuilder,
+    /// How many events were searched.
+    searched: u64,
+}
+
+impl<'t> PointSearch<'t> {
+    /// Before the first event of a trace.
+    pub fn new(trace: &'t Trace, options: FailurePointOptions) -> Result<Self> {
+        let mut builder = FailurePointsBuilder::new(trace.pools(), options);
+        if options.digests {
+            let mut runs = trace.initial_images();
+            while let Some(run) = runs.next_run()? {
+                builder.initial(&run);
+            }
+        }
+        Ok(Self {
+            trace,
+            records: trace.records_from(EventIndex(0)),
+            builder,
+            searched: 0,
+        })
+    }
+
+    /// Goes on to the next failure point that is the first of its call stack, or to the end. Those found while a pool is
+    /// being created are passed over, because they may not count. Annotations that follow can still take back all others.
+    pub fn next_first(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<Option<FailurePoint>> {
+        while let Some(record) = self.records.next_record()? {
+            self.builder.push(&record);
+            self.searched = record.index.0 + 1;
+            if let Some(first) = self.builder.first.take() {
+                return Ok(Some(first));
+            }
+            if is_time_to_ask(record.index) && is_stopped() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The failure points of what was searched.
+    pub fn finish(self) -> FailurePointsByStack {
+        FailurePointsByStack {
+            unsearched: self.trace.event_count() - self.searched,
+            ..self.builder.finish()
+        }
     }
 }
 
@@ -224,6 +306,8 @@ pub(crate) struct FailurePointsBuilder {
     ordering: Option<Box<OrderingPoints>>,
     /// The pools were changed since the last failure point, or since an event that could be one.
     changed: bool,
+    /// The newest failure point with a new call stack, if it is sure to count.
+    first: Option<FailurePoint>,
 }
 
 impl FailurePointsBuilder {
@@ -243,6 +327,7 @@ impl FailurePointsBuilder {
             frontier: None,
             ordering: None,
             changed: false,
+            first: None,
         }
     }
 
@@ -362,6 +447,7 @@ impl FailurePointsBuilder {
             stacks,
             excluded,
             out_of_scope: self.out_of_scope,
+            unsearched: 0,
         }
     }
 
@@ -470,6 +556,9 @@ impl FailurePointsBuilder {
             None => {
                 let random = Random::stream(self.options.seed, point.stack.0.into());
                 self.stacks.insert(point.stack, Samples::new(point, random));
+                if !self.creation.is_going_on() {
+                    self.first = Some(point);
+                }
             }
         }
     }

@@ -31,6 +31,11 @@ impl Creation {
         self.excluded
     }
 
+    /// Whether a pool is being created.
+    pub(crate) fn is_going_on(&self) -> bool {
+        !self.depths.is_empty()
+    }
+
     pub(crate) fn begin(&mut self, thread: ThreadIndex) {
         *self.depths.entry(thread).or_default() += 1;
     }

@@ -30,7 +30,7 @@ mod representatives;
 mod samples;
 mod trees;
 
-pub use by_stack::{FailurePointOptions, FailurePointsByStack, StackPoints};
+pub use by_stack::{FailurePointOptions, FailurePointsByStack, PointSearch, StackPoints};
 pub use digest::ImageDigest;
 pub use eager::{
     EagerOptions, EagerState, EagerStates, Magnitude, PassOptions, SegmentCount, Survey,

@@ -10,3 +10,4 @@ mod naive;
 mod ordering;
 mod plan;
 mod scope;
+mod search;
