@@ -54,5 +54,5 @@ pub use attribution::{Business, LineNumber, NoSymbols, Symbols, attributed_frame
 pub use hit::{Caution, Hit, HitSite, Linted};
 pub use options::LintOptions;
 pub use owners::Owners;
-pub use pass::lint;
+pub use pass::{lint, lint_while};
 pub use trust::{Standing, Trust};

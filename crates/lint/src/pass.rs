@@ -38,6 +38,21 @@ pub fn lint(
     symbols: &mut dyn Symbols,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Linted> {
+    let linted = lint_while(trace, options, symbols, &mut |done| {
+        progress(done);
+        true
+    })?;
+    Ok(linted.unwrap_or_default())
+}
+
+/// The same, while `progress` says that there is time. `None` if the trace was not read to its end: what was found until
+/// then may be wrong, because a flush can follow.
+pub fn lint_while(
+    trace: &Trace,
+    options: &LintOptions,
+    symbols: &mut dyn Symbols,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<Linted>> {
     let mut pass = Pass::new(trace, options, symbols);
     pass.load_initial_images(trace)?;
     let mut block = EventBlock::default();
@@ -48,9 +63,11 @@ pub fn lint(
             pass.apply(&record?);
         }
         done += u64::from(block.event_count());
-        progress(done);
+        if !progress(done) {
+            return Ok(None);
+        }
     }
-    finish::hits(pass, trace)
+    finish::hits(pass, trace).map(Some)
 }
 
 /// The state of the pass.

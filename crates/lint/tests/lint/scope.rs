@@ -2,7 +2,7 @@
 
 use crate::common::{Script, summary};
 use powerfail_finding::Code;
-use powerfail_lint::{LintOptions, NoSymbols, lint};
+use powerfail_lint::{LintOptions, NoSymbols, lint, lint_while};
 use powerfail_trace::Annotation;
 
 type Found = Vec<(Code, Vec<u64>, u64)>;
@@ -146,4 +146,23 @@ fn flushes_outside_of_a_region_count_for_stores_inside() {
         .mark(Annotation::InterestEnd)
         .persist(0);
     assert_eq!(found(&mut script), (vec![], 2));
+}
+
+#[test]
+fn a_lint_that_is_stopped_finds_nothing() {
+    let mut script = Script::default();
+    let trace = bugs(&mut script, 1).trace();
+    let options = LintOptions::default();
+    let mut asked = 0;
+    let stopped = lint_while(&trace, &options, &mut NoSymbols, &mut |_| {
+        asked += 1;
+        asked < 2
+    });
+    assert_eq!(stopped.unwrap(), None);
+    assert_eq!(asked, 2, "no further block is read");
+    let whole = lint_while(&trace, &options, &mut NoSymbols, &mut |_| true).unwrap();
+    assert_eq!(
+        whole,
+        Some(lint(&trace, &options, &mut NoSymbols, &mut |_| {}).unwrap())
+    );
 }
