@@ -53,6 +53,15 @@ use undisturbed::UndisturbedRecovery;
 /// How long lost and reordered lines are explored at least where no budget is given.
 const SHARE_MIN: Duration = Duration::from_secs(30);
 
+/// So many events are linted even if the time is up: that takes less than a second.
+const LINTED_ANYWAY: u64 = 1 << 20;
+
+/// How long recovery may take without a crash, even if the budget is less.
+const UNDISTURBED_MIN: Duration = Duration::from_secs(10);
+
+/// How long the report may take to finish when the time is up.
+const FINISHING: Duration = Duration::from_secs(1);
+
 /// The result of a crash test.
 #[derive(Clone, Debug, Default)]
 pub struct Crashed {
@@ -83,13 +92,24 @@ pub(crate) fn crash<'t>(
     observer: &mut dyn Observer,
 ) -> Result<Crashed, CheckError> {
     let clock = Clock {
-        begun: Instant::now(),
+        begun: options.begun.unwrap_or_else(Instant::now),
         budget: options.budget,
+    };
+    let end = clock.after(100);
+    let mut bounded = BoundedObserver {
+        observer,
+        end: end.max(end.map(|_| Instant::now() + UNDISTURBED_MIN)),
     };
     let undisturbed = match options.undisturbed {
         Some(_) => None,
-        None => Some(undisturbed::undisturbed(trace, runner, observer)?),
+        None => match undisturbed::undisturbed(trace, runner, &mut bounded) {
+            Err(CheckError::Interrupted) if !bounded.observer.is_interrupted() => {
+                return Ok(without_time(trace, runner));
+            }
+            undisturbed => Some(undisturbed?),
+        },
     };
+    bounded.end = end;
     let each = match &undisturbed {
         Some(undisturbed) => undisturbed.each,
         None => options.undisturbed.unwrap_or_default(),
@@ -97,29 +117,23 @@ pub(crate) fn crash<'t>(
     let opens_pool = undisturbed.as_ref().is_none_or(|it| it.opens_pool);
     let mut places = Places::new(trace, &lint_options.trust).of_domain(lint_options.domain);
     let events = trace.event_count();
-    let linted = if options.only_races() {
-        Linted::default()
-    } else {
-        lint::found(trace, lint_options, &mut places, &mut |done| {
-            observer.progress(CheckStep::Lint, done, events);
-        })?
-    };
     let ack = options.ack.as_ref();
-    let mut contents = ExpectedContents::new(trace, ack, &mut |read| observer.read(trace, read))?;
+    let mut contents = ExpectedContents::new(trace, ack, &mut |read| {
+        (&mut bounded as &mut dyn Observer).read(trace, read);
+    })?;
     contents.refuse_other_dump(undisturbed.as_ref().and_then(|it| it.dump.as_deref()))?;
     let mut crashed = Crashed::default();
     crashed.totals.events = events;
     crashed.notes.extend(contents.note());
-    crashed.notes.extend(lint::note(&linted));
+    let notes_before_lint = crashed.notes.len();
     crashed.notes.extend(denied_note(undisturbed.as_ref()));
     if !opens_pool {
         crashed.totals.recovery_runs = runner.runs;
+        let mut engine = Engine::new(trace, runner, &mut bounded, &mut contents, clock);
+        let linted = engine.lint(lint_options, &mut crashed, &mut places)?;
+        crashed.notes.extend(lint::note(&linted));
         return without_crashes(crashed, &linted, &mut places);
     }
-    let mut bounded = BoundedObserver {
-        observer,
-        end: clock.after(100),
-    };
     let mut engine = Engine::new(trace, runner, &mut bounded, &mut contents, clock);
     let mut known = Vec::new();
     if options.prefix {
@@ -132,7 +146,17 @@ pub(crate) fn crash<'t>(
         let outcome = engine.eager_crashes(eager, options, &mut crashed, &mut places);
         engine.unless_interrupted(outcome)?;
     }
-    engine.allow(Share::Candidates);
+    // A crash can be tried at once, while the lint reads the whole trace first.
+    let linted = if options.only_races() {
+        Linted::default()
+    } else {
+        engine.lint(lint_options, &mut crashed, &mut places)?
+    };
+    let lint_note = lint::note(&linted);
+    crashed
+        .notes
+        .splice(notes_before_lint..notes_before_lint, lint_note);
+    engine.allow_candidates();
     engine.candidates(&linted, options, &mut crashed, &mut places)?;
     engine.add_acknowledged(&mut crashed);
     if let Some(lazy) = options.lazy.as_ref().filter(|_| !engine.is_interrupted) {
@@ -162,7 +186,9 @@ pub(crate) fn crash<'t>(
     if is_stopped && !crashed.is_interrupted {
         crashed.notes.push(BUDGET_SPENT.to_owned());
     }
-    group_findings(&mut crashed, &mut places)?;
+    // What is known already is finished even if the time is up.
+    let end = end.map(|end| end.max(Instant::now()) + FINISHING);
+    group_findings(&mut crashed, &mut places, end)?;
     if options.selection.is_none() {
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }
@@ -170,7 +196,7 @@ pub(crate) fn crash<'t>(
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
     if !crashed.is_interrupted {
-        doubt_denials(&mut crashed, runner, &|| observer.is_interrupted())?;
+        doubt_denials(&mut crashed, runner, &|| bounded.observer.is_interrupted())?;
     }
     if let Some(undisturbed) = &undisturbed {
         crashed
@@ -184,6 +210,16 @@ pub(crate) fn crash<'t>(
     Ok(crashed)
 }
 
+/// The result if the time was up before recovery had run once.
+fn without_time(trace: &Trace, runner: &Runner<'_>) -> Crashed {
+    let mut crashed = Crashed::default();
+    crashed.totals.events = trace.event_count();
+    crashed.totals.recovery_runs = runner.runs;
+    crashed.totals.not_checked = Some(NotChecked::NoTime);
+    crashed.notes.push(BUDGET_SPENT.to_owned());
+    crashed
+}
+
 /// What recovery was denied without any crash.
 fn denied_note(undisturbed: Option<&UndisturbedRecovery>) -> Option<String> {
     let denied = undisturbed?.denied.as_ref()?;
@@ -191,10 +227,20 @@ fn denied_note(undisturbed: Option<&UndisturbedRecovery>) -> Option<String> {
 }
 
 /// Makes one finding of each root cause, and completes what its text says.
-fn group_findings(crashed: &mut Crashed, places: &mut Places<'_>) -> Result<(), CheckError> {
+fn group_findings(
+    crashed: &mut Crashed,
+    places: &mut Places<'_>,
+    end: Option<Instant>,
+) -> Result<(), CheckError> {
     crashed.findings = group(std::mem::take(&mut crashed.findings));
     places.name_syncs(&mut crashed.findings)?;
-    add_marks(places.trace(), &mut crashed.findings)?;
+    let is_late = || end.is_some_and(|end| Instant::now() >= end);
+    if !add_marks(places.trace(), &mut crashed.findings, &is_late)? {
+        crashed.notes.push(
+            "the budget is spent: marks and operations of the program were not looked for; see --budget"
+                .to_owned(),
+        );
+    }
     crashed.notes.extend(places.notes());
     Ok(())
 }
@@ -229,7 +275,7 @@ fn without_crashes(
         proved.map(|hit| lint::finding(hit, places)).collect();
     crashed.findings = group(findings?);
     places.name_syncs(&mut crashed.findings)?;
-    add_marks(places.trace(), &mut crashed.findings)?;
+    add_marks(places.trace(), &mut crashed.findings, &|| false)?;
     crashed.notes.extend(places.notes());
     crashed.totals.not_checked = Some(NotChecked::PoolNotOpened);
     Ok(crashed)
@@ -315,6 +361,31 @@ fn lazy_time(time: LazyTime, until: Option<Instant>, spent: Duration) -> Option<
 }
 
 impl Engine<'_, '_> {
+    /// Lints the trace. If there is no time for all of it, nothing is concluded: what it lacks may be the flush of a store.
+    fn lint(
+        &mut self,
+        options: &LintOptions,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<Linted, CheckError> {
+        let until = self.allow(Share::Lint);
+        let events = self.trace.event_count();
+        let observer = &mut *self.observer;
+        let linted = lint::found_while(self.trace, options, places, &mut |done| {
+            let is_late = || until.is_some_and(|until| Instant::now() >= until);
+            let is_allowed = observer.tick(CheckStep::Lint, done, events) && !is_late();
+            is_allowed || done <= LINTED_ANYWAY || done == events
+        })?;
+        if let Some(linted) = linted {
+            return Ok(linted);
+        }
+        self.is_interrupted |= self.observer.is_interrupted();
+        crashed
+            .notes
+            .push("there was no time to lint the trace; see --budget".to_owned());
+        Ok(Linted::default())
+    }
+
     /// Lets the power fail in every segment, with every combination of what may survive.
     fn eager_crashes(
         &mut self,
@@ -425,6 +496,12 @@ impl Engine<'_, '_> {
     ) -> Result<(), CheckError> {
         let explored = self.explore(lazy, options, limits, places);
         let Some(mut explored) = self.unless_interrupted(explored)? else {
+            if self.is_late() {
+                crashed.notes.push(
+                    "there was no time to explore lost and reordered lines; see --budget"
+                        .to_owned(),
+                );
+            }
             return Ok(());
         };
         let exploration = std::mem::take(&mut explored.exploration);
@@ -459,7 +536,9 @@ impl Engine<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<exploration::LazyResult, CheckError> {
         self.begin_points();
-        let mut points = exploration::LazyPoints::of(self.trace, self.runner, options)?;
+        let is_stopped = || self.is_late() || self.observer.is_interrupted();
+        let mut points =
+            exploration::LazyPoints::of(self.trace, self.runner, options, &is_stopped)?;
         points.retain(|point| options.wants_point(CheckStep::Lazy, point));
         let (new, _) = options.new_stacks(points.stacks(), places);
         points.prefer(&new);

@@ -8,6 +8,9 @@ use powerfail_trace::{
 use crate::error::CheckError;
 use crate::reading::WatchedRecords;
 
+/// In long traces, what a workload does is counted up to here.
+const COUNTED_EVENTS: u64 = 1 << 22;
+
 /// A domain, and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DetectedDomain {
@@ -33,8 +36,14 @@ pub(crate) fn detect_domain(
     progress: &mut dyn FnMut(u64),
 ) -> Result<DetectedDomain, TraceError> {
     let (mut flushes, mut syncs) = (0_u64, 0_u64);
+    let mut is_cut = false;
     let mut records = WatchedRecords::of(trace, progress);
     while let Some(record) = records.next_record()? {
+        // One flush decides; what follows would only be counted.
+        if flushes > 0 && record.index.0 >= COUNTED_EVENTS {
+            is_cut = true;
+            break;
+        }
         match record.body {
             Body::Pm(
                 Event::Flush { .. }
@@ -56,7 +65,10 @@ pub(crate) fn detect_domain(
         1 => "once".to_owned(),
         count => format!("{count} times"),
     };
-    let calls = format!("calls msync, fsync or fdatasync {}", times(syncs));
+    let mut calls = format!("calls msync, fsync or fdatasync {}", times(syncs));
+    if is_cut {
+        calls.push_str(&format!(" in its first {COUNTED_EVENTS} events"));
+    }
     Ok(match (flushes, syncs) {
         (0, 0) if trace.meta().note(DIRECTORY_NOTE).is_some() && !trace.pools().is_empty() => {
             DetectedDomain {

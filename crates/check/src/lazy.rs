@@ -117,6 +117,7 @@ impl LazyPoints {
         trace: &Trace,
         runner: &Runner<'_>,
         options: &CrashOptions,
+        is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self, CheckError> {
         let tree = FailurePointOptions {
             per_stack: 0,
@@ -124,8 +125,11 @@ impl LazyPoints {
         };
         let by_stack = match options.at {
             Some(at) => FailurePointsByStack::at(trace, at)?,
-            None => FailurePointsByStack::covering(trace, runner.rules(), tree)?,
+            None => FailurePointsByStack::covering_unless(trace, runner.rules(), tree, is_stopped)?,
         };
+        if by_stack.unsearched_count() > 0 {
+            return Err(CheckError::Interrupted);
+        }
         let (ranked, left_out) = ranked(&by_stack);
         Ok(Self {
             ranked,

@@ -3,7 +3,7 @@
 use powerfail_finding::{
     Action, Change, Code, Finding, Fix, Operation, Role, Severity, SourcePlace, Totals,
 };
-use powerfail_lint::{Caution, Hit, LintOptions, lint as find};
+use powerfail_lint::{Caution, Hit, LintOptions, lint_while as find};
 use powerfail_model::Domain;
 use powerfail_trace::{Module, Trace};
 
@@ -53,7 +53,7 @@ pub fn lint(
     }
     let mut findings = group(findings);
     places.name_syncs(&mut findings)?;
-    add_marks(trace, &mut findings)?;
+    add_marks(trace, &mut findings, &|| false)?;
     let notes = note(&found).into_iter().chain(places.notes());
     let mut linted = LintFindings {
         findings,
@@ -82,10 +82,26 @@ pub(crate) fn found(
     places: &mut Places<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<powerfail_lint::Linted, CheckError> {
+    let found = found_while(trace, options, places, &mut |done| {
+        progress(done);
+        true
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+/// The same, while `progress` says that there is time; `None` if there was not enough.
+pub(crate) fn found_while(
+    trace: &Trace,
+    options: &LintOptions,
+    places: &mut Places<'_>,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<powerfail_lint::Linted>, CheckError> {
     let mut found = find(trace, options, places, progress)?;
-    found
-        .hits
-        .retain(|hit| !overwrites_module_addresses(trace, hit));
+    if let Some(found) = &mut found {
+        found
+            .hits
+            .retain(|hit| !overwrites_module_addresses(trace, hit));
+    }
     Ok(found)
 }
 

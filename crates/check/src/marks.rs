@@ -16,8 +16,14 @@ struct Moment {
 }
 
 /// Says of findings between which marks of the program they lie, and in which operation: one pass over the trace for all
-/// of them.
-pub(crate) fn add_marks(trace: &Trace, findings: &mut [Finding]) -> Result<()> {
+/// of them. Whether there was time for it.
+pub(crate) fn add_marks(
+    trace: &Trace,
+    findings: &mut [Finding],
+    is_late: &dyn Fn() -> bool,
+) -> Result<bool> {
+    /// So many events are read before the clock is looked at.
+    const EVENTS_AT_A_TIME: u64 = 1 << 16;
     let mut moments = Vec::new();
     for (number, finding) in findings.iter().enumerate() {
         moments.extend(moment_of(trace, number, finding)?);
@@ -31,6 +37,9 @@ pub(crate) fn add_marks(trace: &Trace, findings: &mut [Finding]) -> Result<()> {
     while (moments.peek().is_some() || !waiting.is_empty())
         && let Some(record) = records.next_record()?
     {
+        if record.index.0 % EVENTS_AT_A_TIME == EVENTS_AT_A_TIME - 1 && is_late() {
+            return Ok(false);
+        }
         while let Some(moment) = moments.next_if(|moment| moment.at <= record.index) {
             findings[moment.finding].marks = marks_of(&threads, moment.thread);
             let same = waiting.entry(moment.thread).or_default();
@@ -49,7 +58,7 @@ pub(crate) fn add_marks(trace: &Trace, findings: &mut [Finding]) -> Result<()> {
     for moment in moments {
         findings[moment.finding].marks = marks_of(&threads, moment.thread);
     }
-    Ok(())
+    Ok(true)
 }
 
 fn marks_of(threads: &FxHashMap<ThreadIndex, Marks>, thread: ThreadIndex) -> Marks {

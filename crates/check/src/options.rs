@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use powerfail_config::Partition;
 use powerfail_explore::{EagerOptions, FailurePoint, FailurePointOptions};
@@ -24,8 +24,10 @@ use crate::places::Places;
 pub struct CrashOptions {
     /// Which failure points.
     pub tree: FailurePointOptions,
-    /// How long all recoveries may take, about.
+    /// How long all of it may take, about.
     pub budget: Option<Duration>,
+    /// When that time began; `None` is when the test begins.
+    pub begun: Option<Instant>,
     /// Also report what only costs time.
     pub warnings: bool,
     /// Output of the workload that acknowledges an operation.

@@ -3,6 +3,7 @@
 //! Any six bytes that are an address in a pool count, wherever they begin: programs keep tags in the upper two bytes of a
 //! pointer, and pointers in packed structures. Other data that looks like that costs only the start of the runtime.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use powerfail_model::Event;
@@ -26,7 +27,11 @@ pub(crate) fn are_in(trace: &Trace, progress: &mut dyn FnMut(u64)) -> bool {
         let word = u64::from_le_bytes(word);
         ranges.iter().any(|range| range.contains(&word))
     };
-    let has_address = |bytes: &[u8]| bytes.array_windows().any(is_address);
+    let upper = upper_bytes(&ranges);
+    let has_address = |bytes: &[u8]| {
+        let last = bytes.get(LEN - 1..).unwrap_or_default();
+        upper.iter().any(|byte| last.contains(byte)) && bytes.array_windows().any(is_address)
+    };
     let mut records = WatchedRecords::of(trace, progress);
     while let Ok(Some(record)) = records.next_record() {
         if let Body::Pm(Event::Store { bytes, .. }) = record.body
@@ -42,6 +47,14 @@ pub(crate) fn are_in(trace: &Trace, progress: &mut dyn FnMut(u64)) -> bool {
         }
     }
     false
+}
+
+/// What the last byte of an address in one of these can be. Most stores have none of them, which is seen fast.
+fn upper_bytes(ranges: &[Range<u64>]) -> BTreeSet<u8> {
+    const SHIFT: usize = 8 * (LEN - 1);
+    let upper = |range: &Range<u64>| range.start >> SHIFT..=range.end.saturating_sub(1) >> SHIFT;
+    let all = ranges.iter().flat_map(upper);
+    all.take(1 << 10).map(|byte| (byte & 0xff) as u8).collect()
 }
 
 /// Where the pools were.

@@ -3,6 +3,7 @@
 //! One forward pass over the trace serves a whole batch of trials (`runner/pass.rs`). It prepares an image, which
 //! takes a fraction of a millisecond, while recoveries run in parallel, each in a slot of its own.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::BuildHasher;
@@ -27,8 +28,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::CheckError;
 use crate::outcomes::{ANY_LIMIT, Key, Outcomes, RequestKind};
 
+mod cursors;
 mod pass;
 
+use cursors::Cursors;
+pub(crate) use cursors::move_unless;
 pub(crate) use pass::answer_unless_interrupted;
 use pass::{Pass, PassKind, Workers};
 
@@ -190,6 +194,8 @@ pub(crate) struct Runner<'t> {
     pub(crate) runs: u64,
     /// How many recoveries have run on changed pools.
     changed_runs: u64,
+    /// Cursors from earlier passes.
+    cursors: Cursors<'t>,
     // Dropped last, because the slots are in it.
     _directory: RunDirectory,
 }
@@ -223,6 +229,7 @@ impl<'t> Runner<'t> {
             suspects: BTreeMap::new(),
             runs: 0,
             changed_runs: 0,
+            cursors: Cursors::default(),
             _directory: directory,
         };
         let nothing_lost = CrashState::default();
@@ -289,15 +296,30 @@ impl<'t> Runner<'t> {
         self.recoveries.first().map(Slot::isolation)
     }
 
+    fn cursor_options(&self, needs_frontier: bool) -> CursorOptions {
+        CursorOptions {
+            rules: needs_frontier.then_some(self.options.rules),
+            fill: self.options.fill,
+            memory_limit_bytes: None,
+        }
+    }
+
+    /// A cursor at the beginning of the trace.
     fn cursor(&self, needs_frontier: bool) -> Result<ImageCursor<'t>, CheckError> {
-        Ok(ImageCursor::new(
-            self.trace,
-            CursorOptions {
-                rules: needs_frontier.then_some(self.options.rules),
-                fill: self.options.fill,
-                memory_limit_bytes: None,
-            },
-        )?)
+        let options = self.cursor_options(needs_frontier);
+        Ok(ImageCursor::new(self.trace, options)?)
+    }
+
+    /// A cursor at a moment. `None` if it was stopped before it got there.
+    fn cursor_at(
+        &mut self,
+        at: EventIndex,
+        needs_frontier: bool,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<ImageCursor<'t>>, CheckError> {
+        let (trace, options) = (self.trace, self.cursor_options(needs_frontier));
+        let new = || Ok(ImageCursor::new(trace, options)?);
+        self.cursors.at(trace, at, needs_frontier, is_stopped, &new)
     }
 
     /// The pools as they were before the first event.
@@ -343,11 +365,19 @@ impl<'t> Runner<'t> {
             .iter()
             .any(|trial| !matches!(trial.state, Survival::Newest));
         let mut next = order.iter();
+        // Long traces are passed over while no recovery runs.
+        let is_cut = Cell::new(false);
+        let is_late_between = || {
+            let is_late = is_late();
+            is_cut.set(is_cut.get() || is_late);
+            is_late
+        };
         self.drive(
             PassKind {
                 needs_frontier,
                 is_executed: true,
             },
+            &is_late_between,
             is_interrupted,
             &mut || {
                 if is_late() {
@@ -357,7 +387,23 @@ impl<'t> Runner<'t> {
             },
             done,
         )?;
-        Ok(next.as_slice().is_empty())
+        Ok(next.as_slice().is_empty() && !is_cut.get())
+    }
+
+    /// Runs prefix crashes as they are found, in the order of their moments, until it is late. `next` is called only when a
+    /// recovery can begin. `done` gets the results, in any order.
+    pub(crate) fn run_as_found<T>(
+        &mut self,
+        is_late: &dyn Fn() -> bool,
+        is_interrupted: &dyn Fn() -> bool,
+        next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
+        done: &mut dyn FnMut(T, TrialResult),
+    ) -> Result<(), CheckError> {
+        let kind = PassKind {
+            needs_frontier: false,
+            is_executed: true,
+        };
+        self.drive(kind, is_late, is_interrupted, next, done)
     }
 
     /// Runs trials one by one as they are made: for more of them than fit into memory. `next` returns each with a
@@ -374,18 +420,19 @@ impl<'t> Runner<'t> {
             needs_frontier: true,
             is_executed: false,
         };
-        self.drive(kind, is_interrupted, next, done)
+        self.drive(kind, &|| false, is_interrupted, next, done)
     }
 
     /// Runs trials in one forward pass over the trace. Trials whose snapshot died run in a second pass, executed.
     fn drive<T>(
         &mut self,
         kind: PassKind,
+        is_late: &dyn Fn() -> bool,
         is_interrupted: &dyn Fn() -> bool,
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
         done: &mut dyn FnMut(T, TrialResult),
     ) -> Result<(), CheckError> {
-        let mut lost = self.pass(kind, is_interrupted, next, done)?;
+        let mut lost = self.pass(kind, is_late, is_interrupted, next, done)?;
         lost.sort_by_key(|(_, trial)| trial.at);
         let mut lost = lost.into_iter();
         let executed = PassKind {
@@ -393,7 +440,8 @@ impl<'t> Runner<'t> {
             ..kind
         };
         // Without snapshots there is nothing to lose.
-        self.pass(executed, is_interrupted, &mut || Ok(lost.next()), done)?;
+        let next = &mut || Ok(lost.next());
+        self.pass(executed, is_late, is_interrupted, next, done)?;
         Ok(())
     }
 
@@ -401,6 +449,7 @@ impl<'t> Runner<'t> {
     fn pass<T>(
         &mut self,
         kind: PassKind,
+        is_late: &dyn Fn() -> bool,
         is_interrupted: &dyn Fn() -> bool,
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
         done: &mut dyn FnMut(T, TrialResult),
@@ -408,7 +457,14 @@ impl<'t> Runner<'t> {
         let Some(first) = next()? else {
             return Ok(Vec::new());
         };
-        let cursor = self.cursor(kind.needs_frontier)?;
+        let is_stopped = || is_late() || is_interrupted();
+        let Some(cursor) = self.cursor_at(first.1.at, kind.needs_frontier, &is_stopped)? else {
+            return if is_interrupted() {
+                Err(CheckError::Interrupted)
+            } else {
+                Ok(Vec::new())
+            };
+        };
         let kill_handles = self.kill_handles();
         let lost = std::thread::scope(|scope| {
             let workers = Workers::start(scope, &mut self.recoveries, kind.is_executed);
@@ -426,6 +482,7 @@ impl<'t> Runner<'t> {
                 free: (0..workers.jobs.len()).collect(),
                 workers,
                 runs: &mut self.runs,
+                is_late,
                 is_interrupted,
                 done,
                 lost: Vec::new(),
@@ -478,7 +535,7 @@ impl<'t> Runner<'t> {
         times: usize,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<Verdict>, CheckError> {
-        self.prepare_first(trial)?;
+        self.prepare_first(trial, is_interrupted)?;
         let paths: Vec<PathBuf> = self.images[0].files().map(|(_, private)| private).collect();
         let watch = OpenWatch::of(&paths);
         let verdicts = self.run_prepared(is_interrupted, |slot| {
@@ -505,7 +562,7 @@ impl<'t> Runner<'t> {
         if let Some(known) = self.outcomes().take(key, 0)? {
             return Ok(Some(known));
         }
-        self.prepare_first(trial)?;
+        self.prepare_first(trial, is_interrupted)?;
         let pools = 0..self.trace.pools().len() as u32;
         let paths = pools.map(|pool| self.images[0].path_of(PoolIndex(pool)));
         let paths: Vec<Option<PathBuf>> = paths.collect();
@@ -546,7 +603,17 @@ impl<'t> Runner<'t> {
         is_interrupted: &dyn Fn() -> bool,
         look: &(dyn Fn(&Path) -> T + Sync),
     ) -> Result<Vec<T>, CheckError> {
-        let mut cursor = self.cursor(true)?;
+        let Some(first) = trials.first() else {
+            return Ok(Vec::new());
+        };
+        let is_stopped = || is_late() || is_interrupted();
+        let Some(mut cursor) = self.cursor_at(first.at, true, &is_stopped)? else {
+            return if is_interrupted() {
+                Err(CheckError::Interrupted)
+            } else {
+                Ok(Vec::new())
+            };
+        };
         let mut seen = Vec::with_capacity(trials.len());
         for batch in trials.chunks(self.images.len()) {
             if is_interrupted() {
@@ -600,7 +667,7 @@ impl<'t> Runner<'t> {
         if let Some(known) = self.outcomes().take(key, 0)? {
             return Ok(known);
         }
-        self.prepare_first(trial)?;
+        self.prepare_first(trial, &|| false)?;
         let verdict = self.recoveries[0].run_plain()?;
         let file = self.images[0].path_of(at.pool).map(File::open);
         let bytes = file.and_then(Result::ok).and_then(|file| {
@@ -639,7 +706,7 @@ impl<'t> Runner<'t> {
         if let Some(known) = self.outcomes().take(key, 0)? {
             return Ok(known);
         }
-        self.prepare_first(trial)?;
+        self.prepare_first(trial, &|| false)?;
         let begun = Instant::now();
         let mut fastest = Duration::MAX;
         for _ in 0..TIMES {
@@ -679,7 +746,7 @@ impl<'t> Runner<'t> {
         if let Some(known) = self.outcomes().take(key, 0)? {
             return Ok(known);
         }
-        self.prepare_first(trial)?;
+        self.prepare_first(trial, &|| false)?;
         let backtrace = self.recoveries[0].backtrace_of_crash()?;
         self.outcomes().keep(key, ANY_LIMIT, &backtrace)?;
         Ok(backtrace)
@@ -699,7 +766,7 @@ impl<'t> Runner<'t> {
         if let Some(known) = self.outcomes().take(key, 0)? {
             return Ok(known);
         }
-        self.prepare_first(trial)?;
+        self.prepare_first(trial, is_interrupted)?;
         match self.run_prepared(is_interrupted, Slot::denied_accesses) {
             // Where processes may not be traced, or are not to run any more, that is not known.
             Err(CheckError::Oracle(OracleError::Start { .. } | OracleError::ZygoteDied)) => {
@@ -713,11 +780,24 @@ impl<'t> Runner<'t> {
         }
     }
 
-    fn prepare_first(&mut self, trial: &Trial) -> Result<(), CheckError> {
-        let mut cursor = self.cursor(!matches!(trial.state, Survival::Newest))?;
-        cursor.move_to(trial.at)?;
+    fn prepare_first(
+        &mut self,
+        trial: &Trial,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), CheckError> {
+        let needs_frontier = !matches!(trial.state, Survival::Newest);
+        let is_end = !needs_frontier && trial.at.0 == self.trace.event_count();
+        if let Some(cursor) = self.cursors.end().filter(|_| is_end) {
+            self.images[0].prepare_with(cursor, &CrashState::default(), &[])?;
+            return Ok(());
+        }
+        let cursor = self.cursor_at(trial.at, needs_frontier, is_interrupted)?;
+        let cursor = cursor.ok_or(CheckError::Interrupted)?;
         let state = state_at(&cursor, &trial.state).unwrap_or_default();
         self.images[0].prepare_with(&cursor, &state, trial.state.overlay())?;
+        if is_end {
+            self.cursors.keep_end(cursor);
+        }
         Ok(())
     }
 }

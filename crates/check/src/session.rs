@@ -135,6 +135,7 @@ impl Session<'_> {
             && let Some((trace, companions)) = self.recorded_before(&out, &path)?
         {
             settings::inspect_single_point(&test.failures, &trace)?;
+            let options = settings::check(settings);
             let recovery = settings::recovery(test, &settings.command, &trace, self.observer)?;
             let subject = Subject {
                 trace: &trace,
@@ -145,7 +146,6 @@ impl Session<'_> {
                 elsewhere: &[],
                 out: Some(&out),
             };
-            let options = settings::check(settings);
             let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
             let sieve = self.sieve(&test.output, baseline.as_ref());
             let crashed = self.test(&sieve, subject, &options, &outcomes)?;
@@ -171,6 +171,8 @@ impl Session<'_> {
         for sentence in &summary.warnings {
             self.observer.event(CheckEvent::Warning(sentence));
         }
+        // The budget is for all that follows.
+        let options = settings::check(settings);
         let trace = open(&path, self.observer)?;
         settings::inspect_single_point(&test.failures, &trace)?;
         let recovery = settings::recovery(test, &settings.command, &trace, self.observer)?;
@@ -183,7 +185,6 @@ impl Session<'_> {
             elsewhere: &summary.elsewhere,
             out: Some(&out),
         };
-        let options = settings::check(settings);
         let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
         let sieve = self.sieve(&test.output, baseline.as_ref());
         let Some(first) = first else {
@@ -387,6 +388,7 @@ impl Session<'_> {
         let mut options = options.clone();
         let share = u32::try_from(distinct).unwrap_or(u32::MAX);
         options.budget = options.budget.map(|budget| budget / share.max(1));
+        options.begun = None;
         let crashed = self.test(sieve, first, &options, outcomes)?;
         let failure = |seed: u64, text: &str| {
             format!(

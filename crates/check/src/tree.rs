@@ -58,7 +58,7 @@ pub(crate) fn crash(
     observer: &mut dyn Observer,
 ) -> Result<Crashed, CheckError> {
     let clock = Clock {
-        begun: Instant::now(),
+        begun: options.begun.unwrap_or_else(Instant::now),
         budget: options.budget,
     };
     let undisturbed = undisturbed::undisturbed(runner, observer)?;
@@ -138,7 +138,7 @@ pub(crate) fn crash(
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }
     crashed.findings = group(std::mem::take(&mut crashed.findings));
-    add_marks(trace, &mut crashed.findings)?;
+    add_marks(trace, &mut crashed.findings, &|| false)?;
     crashed.notes.extend(places.notes());
     crashed
         .notes

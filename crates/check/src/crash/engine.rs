@@ -65,6 +65,7 @@ impl Clock {
 pub(crate) enum Share {
     Crashes,
     CrashesExplained,
+    Lint,
     Candidates,
     /// Lost and reordered lines, if the reads of recovery are watched after them, or if they are not.
     LazyBeforeRaces,
@@ -80,6 +81,7 @@ impl Share {
         match self {
             Self::Crashes => 35,
             Self::CrashesExplained => 50,
+            Self::Lint => 70,
             Self::Candidates => 55,
             Self::LazyBeforeRaces => 65,
             Self::LazyExplainedBeforeRaces => 75,
@@ -145,6 +147,15 @@ impl<'b, 't> Engine<'b, 't> {
     pub(crate) fn allow(&mut self, share: Share) -> Option<Instant> {
         self.until = self.clock.after(share.percent());
         self.until
+    }
+
+    /// The same for candidates, which get a part of the time even if the lint took long to find them.
+    pub(super) fn allow_candidates(&mut self) {
+        const PERCENT: u32 = 5;
+        self.allow(Share::Candidates);
+        let least = { self.clock.budget }
+            .and_then(|budget| Instant::now().checked_add(budget / 100 * PERCENT));
+        self.until = self.until.max(least).min(self.clock.after(98));
     }
 
     /// When the present phase ends, if time is limited.
@@ -276,16 +287,9 @@ impl<'b, 't> Engine<'b, 't> {
             &|| until.is_some_and(|until| Instant::now() >= until),
             &|| observer.borrow().is_interrupted(),
             &mut |number, result| {
-                // Who waits hears of the first failure at once.
-                if step == CheckStep::Crashes
-                    && first_failing.is_none()
-                    && let Some(verdict) = &result.verdict
-                    && let Some(symptom) = contents.judge(trials[number].at, verdict)
-                {
-                    let (code, at) = (symptom.code, trials[number].at);
-                    *first_failing = Some((code, at));
-                    let event = CheckEvent::Failing { code, at };
-                    observer.borrow_mut().event(event);
+                if step == CheckStep::Crashes {
+                    let at = trials[number].at;
+                    tell_first_failing(contents, first_failing, at, &result, &observer);
                 }
                 results[number] = result;
                 finished += 1;
@@ -318,5 +322,25 @@ impl<'b, 't> Engine<'b, 't> {
             Body::Pm(Event::Store { at, bytes, .. }) => Some((at, bytes.len() as u64)),
             _ => None,
         }))
+    }
+}
+
+/// Who waits hears of the first failure at once.
+pub(super) fn tell_first_failing(
+    contents: &ExpectedContents,
+    first_failing: &mut Option<(Code, EventIndex)>,
+    at: EventIndex,
+    result: &TrialResult,
+    observer: &RefCell<&mut (dyn Observer + '_)>,
+) {
+    if first_failing.is_none()
+        && let Some(verdict) = &result.verdict
+        && let Some(symptom) = contents.judge(at, verdict)
+    {
+        let code = symptom.code;
+        *first_failing = Some((code, at));
+        observer
+            .borrow_mut()
+            .event(CheckEvent::Failing { code, at });
     }
 }

@@ -87,7 +87,7 @@ impl Engine<'_, '_> {
             return Ok(());
         }
         let is_explored = crashed.totals.exploration.as_ref().is_some_and(is_complete);
-        let points = LazyPoints::of(self.trace, self.runner, options)?;
+        let points = LazyPoints::of(self.trace, self.runner, options, &|| false)?;
         let mut moments: Vec<EventIndex> = points.moments().collect();
         moments.sort_unstable();
         let looked_at = spread(&moments, MOMENTS_MAX);

@@ -3,17 +3,20 @@
 //! Recovery runs at the planned failure points. A failure is traced back to stores by looking for the nearest
 //! moments before and after it at which recovery succeeds.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::{Duration, Instant};
 
 use powerfail_config::Partition;
-use powerfail_explore::{FailurePointsByStack, Plan, PlanOptions, PlannedPoint};
+use powerfail_explore::{
+    FailurePointsByStack, ImageDigest, Plan, PlanOptions, PlannedPoint, PointSearch,
+};
 use powerfail_finding::{Code, Finding, PointsNotRun, Role};
 use powerfail_model::{CrashState, Event, EventIndex, LineId, LineIndex};
-use powerfail_trace::{Body, StackId};
+use powerfail_trace::{Body, StackId, Trace};
 
 use super::Crashed;
-use super::engine::{Engine, Share};
+use super::engine::{Engine, Share, tell_first_failing};
 use super::finding::{Failed, evidence};
 use super::words::{between, message, notes, points_are, untried_places};
 use crate::content::ExpectedContents;
@@ -32,6 +35,32 @@ const ACKNOWLEDGEMENTS_MAX: usize = 64;
 const EXPLAINED_AT_A_TIME: usize = 16;
 /// How many trials the first batch has if time is limited; each further one has twice as many.
 const FIRST_BATCH: usize = 64;
+
+/// In traces with so many events, failure points are tried while they are found.
+const EARLY_FROM: u64 = 1 << 18;
+
+/// Results of prefix crashes that were tried while failure points were found.
+type Early = BTreeMap<EventIndex, TrialResult>;
+
+/// What is tried in turn.
+#[derive(Clone, Copy)]
+struct Chosen<'c> {
+    trials: &'c [Trial],
+    /// The numbers of those that are run.
+    own: &'c [usize],
+    points: &'c [PlannedPoint],
+    /// Call stacks that come before all others.
+    new: &'c BTreeSet<StackId>,
+}
+
+/// Says that failure points of the end of a trace are not known.
+fn unsearched_note(tree: &FailurePointsByStack, trace: &Trace) -> Option<String> {
+    let left = tree.unsearched_count();
+    (left > 0).then(|| {
+        let of = trace.event_count();
+        format!("the budget is spent: the last {left} of {of} events were not searched for failure points; see --budget")
+    })
+}
 
 /// A stretch of the run in which recovery fails in one way, wherever it was tried.
 #[derive(Clone, Debug)]
@@ -97,10 +126,14 @@ impl Engine<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Vec<(StackId, Code)>, CheckError> {
         self.begin_points();
+        let is_stopped = || self.is_late() || self.observer.is_interrupted();
+        let mut early = Early::new();
         let mut tree = match options.at {
             Some(at) => FailurePointsByStack::at(self.trace, at)?,
-            None => FailurePointsByStack::of(self.trace, options.tree)?,
+            None if self.can_try_early(options) => self.try_early(options, &mut early)?,
+            None => FailurePointsByStack::of_unless(self.trace, options.tree, &is_stopped)?,
         };
+        crashed.notes.extend(unsearched_note(&tree, self.trace));
         tree.retain(|point| options.wants_point(CheckStep::Crashes, point));
         let plan = Plan::of(&tree, PlanOptions::default());
         let mut trials = trials_of(&plan, self.contents, self.runner.dumps());
@@ -129,7 +162,13 @@ impl Engine<'_, '_> {
         let stacks = tree.stacks().iter().map(|stack| stack.stack);
         let (new, note) = options.new_stacks(stacks, places);
         crashed.notes.extend(note);
-        let tried = self.try_in_turn(&trials, &own, &plan.points, &new, crashed, places)?;
+        let chosen = Chosen {
+            trials: &trials,
+            own: &own,
+            points: &plan.points,
+            new: &new,
+        };
+        let tried = self.try_in_turn(&chosen, &mut early, crashed, places)?;
         for (trial, tried) in trials.iter().zip(&tried).take(plan.points.len()) {
             if tried.verdict.is_some() && self.judge(trial, tried).is_none() {
                 self.good.insert(trial.at);
@@ -154,20 +193,97 @@ impl Engine<'_, '_> {
         Ok(known)
     }
 
-    /// Runs trials, the most valuable first if time is limited: those with the numbers in `own`. Call stacks in `new` come
-    /// before all others. What was not run has no verdict. A call stack that has failed is not tried again.
+    /// Whether failure points are tried while they are found: in traces that take long to read. What is right there must be
+    /// known beforehand.
+    fn can_try_early(&self, options: &CrashOptions) -> bool {
+        let is_everything =
+            options.partition.is_none() && options.selection.is_none() && options.changed.is_none();
+        let first = [EventIndex(0)];
+        self.trace.event_count() >= EARLY_FROM
+            && is_everything
+            && self.contents.missing(&first, self.trace).is_empty()
+    }
+
+    /// Finds the failure points of a trace, and tries the first one of each call stack when it is found. If the time is up, those
+    /// of the rest of the trace are not known.
+    fn try_early(
+        &mut self,
+        options: &CrashOptions,
+        early: &mut Early,
+    ) -> Result<FailurePointsByStack, CheckError> {
+        let trace = self.trace;
+        let mut search = PointSearch::new(trace, options.tree)?;
+        let mut images: HashSet<ImageDigest> = HashSet::new();
+        let until = self.until();
+        let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        let contents = &*self.contents;
+        let first_failing = &mut self.first_failing;
+        let observer = RefCell::new(&mut *self.observer);
+        let is_interrupted = || observer.borrow().is_interrupted();
+        let is_stopped = || is_late() || is_interrupted();
+        let outcome = self.runner.run_as_found(
+            &is_late,
+            &is_interrupted,
+            &mut || {
+                loop {
+                    let Some(point) = search.next_first(&is_stopped)? else {
+                        return Ok(None);
+                    };
+                    if point.digest.is_none_or(|digest| images.insert(digest)) {
+                        return Ok(Some((point.at, Trial::prefix(point.at))));
+                    }
+                }
+            },
+            &mut |at, result| {
+                tell_first_failing(contents, first_failing, at, &result, &observer);
+                early.insert(at, result);
+                let events = trace.event_count();
+                let step = CheckStep::Points;
+                observer.borrow_mut().progress(step, at.0, events);
+            },
+        );
+        self.unless_interrupted(outcome)?;
+        // If recoveries were stopped, so is the search.
+        while search
+            .next_first(&|| self.is_stopped() || self.observer.is_interrupted())?
+            .is_some()
+        {}
+        Ok(search.finish())
+    }
+
+    /// Runs trials, the most valuable first if time is limited, except those with results in `early`. What was not run has
+    /// no verdict. A call stack that has failed is not tried again.
     fn try_in_turn(
         &mut self,
-        trials: &[Trial],
-        own: &[usize],
-        points: &[PlannedPoint],
-        new: &BTreeSet<StackId>,
+        chosen: &Chosen<'_>,
+        early: &mut Early,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<Vec<TrialResult>, CheckError> {
+        let Chosen {
+            trials,
+            own,
+            points,
+            new,
+        } = *chosen;
         let mut results = vec![TrialResult::default(); trials.len()];
         let mut order = own.to_vec();
-        let mut size = own.len();
+        let mut failed_stacks: BTreeSet<StackId> = BTreeSet::new();
+        order.retain(|number| {
+            let Some(planned) = points.get(*number) else {
+                return true;
+            };
+            let Some(result) = early.remove(&planned.point.at) else {
+                return true;
+            };
+            if self.judge(&trials[*number], &result).is_some() {
+                failed_stacks.insert(planned.point.stack);
+            }
+            results[*number] = result;
+            false
+        });
+        let mut finished = (own.len() - order.len()) as u64;
+        let mut size = order.len().max(1);
         if self.is_bounded() {
             // Acknowledgements are few and come first.
             order.sort_by_key(|number| {
@@ -176,9 +292,7 @@ impl Engine<'_, '_> {
             });
             size = FIRST_BATCH.max(trials.len() - points.len());
         }
-        let mut failed_stacks: BTreeSet<StackId> = BTreeSet::new();
         let mut skipped: BTreeSet<usize> = BTreeSet::new();
-        let mut finished = 0_u64;
         let mut rest = &order[..];
         while !rest.is_empty() && !self.is_stopped() {
             let (now, later) = rest.split_at(size.min(rest.len()));

@@ -12,7 +12,7 @@ use powerfail_image::{ImageCursor, ImageSlot};
 use powerfail_model::CrashState;
 use powerfail_oracle::{OracleError, Slot};
 
-use super::{KeptRun, Trial, TrialResult, note_suspects, state_at};
+use super::{KeptRun, Trial, TrialResult, move_unless, note_suspects, state_at};
 use crate::error::CheckError;
 use crate::outcomes::{ANY_LIMIT, Key, Outcomes, RequestKind};
 
@@ -104,6 +104,8 @@ pub(super) struct Pass<'p, 't, T> {
     pub(super) running: Vec<Option<Running<T>>>,
     /// The counter of recoveries.
     pub(super) runs: &'p mut u64,
+    /// No further trial begins.
+    pub(super) is_late: &'p dyn Fn() -> bool,
     pub(super) is_interrupted: &'p dyn Fn() -> bool,
     pub(super) done: &'p mut dyn FnMut(T, TrialResult),
     /// Trials without a verdict because their snapshot died.
@@ -122,7 +124,9 @@ impl<T> Pass<'_, '_, T> {
             if (self.is_interrupted)() {
                 return Err(CheckError::Interrupted);
             }
-            self.begin(name, trial)?;
+            if !self.begin(name, trial)? {
+                break;
+            }
             while self.free.is_empty() {
                 self.collect()?;
             }
@@ -135,11 +139,19 @@ impl<T> Pass<'_, '_, T> {
     }
 
     /// Prepares the image of a trial and lets a free worker run recovery on it. A trial whose state is not possible
-    /// at its moment is skipped: it has no verdict.
-    fn begin(&mut self, name: T, trial: Trial) -> Result<(), CheckError> {
-        self.cursor.move_to(trial.at)?;
+    /// at its moment is skipped: it has no verdict. Whether it is still time for further ones.
+    fn begin(&mut self, name: T, trial: Trial) -> Result<bool, CheckError> {
+        let (is_late, is_interrupted) = (self.is_late, self.is_interrupted);
+        let is_stopped = || is_late() || is_interrupted();
+        if !move_unless(&mut self.cursor, trial.at, &is_stopped)? {
+            return if is_interrupted() {
+                Err(CheckError::Interrupted)
+            } else {
+                Ok(false)
+            };
+        }
         let Some(state) = state_at(&self.cursor, &trial.state) else {
-            return Ok(());
+            return Ok(true);
         };
         let overlay = trial.state.overlay();
         let key = self.outcomes.key(self.kind, |key| {
@@ -148,10 +160,10 @@ impl<T> Pass<'_, '_, T> {
         if let Some(known) = self.outcomes.take(key, 0)? {
             *self.runs += 1;
             self.finish(name, state, known);
-            return Ok(());
+            return Ok(true);
         }
         let Some(worker) = self.free.pop() else {
-            return Ok(());
+            return Ok(true);
         };
         self.images[worker].prepare_with(&self.cursor, &state, overlay)?;
         self.running[worker] = Some(Running {
@@ -161,7 +173,8 @@ impl<T> Pass<'_, '_, T> {
             key,
         });
         let sent = self.workers.jobs[worker].send(());
-        sent.map_err(|_| CheckError::Oracle(OracleError::ZygoteDied))
+        sent.map_err(|_| CheckError::Oracle(OracleError::ZygoteDied))?;
+        Ok(true)
     }
 
     /// A trial has an outcome.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use powerfail_config::{
     CheckSettings, CommandText, CrashSettings, CrashStrategy, EagerSettings, FailurePoints,
@@ -165,6 +166,7 @@ fn crash_options(settings: &TestSettings) -> CrashOptions {
         },
         at: failures.at.map(EventIndex),
         budget: failures.budget,
+        begun: Some(Instant::now()),
         warnings: report.shows_warnings(),
         partition: settings.shares.partition,
         ack: failures.ack.clone().map(|pattern| pattern.0),

@@ -95,3 +95,62 @@ fn the_default_budget_is_said() {
     let said = folder.check(&["--budget", "30m"]).stderr;
     assert!(said.contains("1800 s at most (--budget)"), "{said}");
 }
+
+/// Prefix crashes in a trace that is long enough to try failure points while they are found.
+fn crash_long_run(flags: &[&str], options: &[&str]) -> Run {
+    let folder = folder("long_run.c", flags);
+    folder.record();
+    let mut arguments = vec![
+        "crash",
+        "run.trace",
+        "--format",
+        "json",
+        "--strategy",
+        "prefix",
+    ];
+    arguments.extend(["--recover", "./bug {pool} recover"]);
+    arguments.extend(options);
+    folder.powerfail(&arguments)
+}
+
+#[test]
+fn no_failure_point_of_a_long_run_is_tried_twice() {
+    let report = crash_long_run(&[], &[]).ends_with(CLEAN).report();
+    let totals = &report.totals;
+    assert!(totals.events > 1 << 18, "{totals:?}");
+    assert_eq!(totals.failure_point_stacks, 3, "{totals:?}");
+    assert_eq!(totals.failure_points, 100_002, "{totals:?}");
+    // The first, the last and one more of the loop, and the two behind it.
+    assert_eq!(totals.failure_points_run, 5, "{totals:?}");
+    // Twice without a crash.
+    assert_eq!(totals.recovery_runs, 7, "{totals:?}");
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+}
+
+#[test]
+fn a_bug_at_the_end_of_a_long_run_is_explained() {
+    let run = crash_long_run(&["-DBUG"], &["--budget", "1h"]).ends_with(FINDINGS);
+    let report = run.report();
+    let [finding] = &report.findings[..] else {
+        panic!("{}", run.stdout);
+    };
+    let functions = finding
+        .places
+        .iter()
+        .filter_map(|it| it.function.as_deref());
+    assert!(functions.clone().any(|it| it == "put"), "{}", run.stdout);
+    // The power fails before the second store of the record: the search found both of its borders.
+    let evidence = finding.evidence.as_ref().expect("a crash has shown it");
+    let events = report.totals.events;
+    assert!(evidence.failure.event + 6 > events, "{}", run.stdout);
+    assert!(evidence.last_good_event.is_some(), "{}", run.stdout);
+    assert!(evidence.next_good_event.is_some(), "{}", run.stdout);
+}
+
+#[test]
+fn what_a_budget_leaves_of_a_long_run_is_said() {
+    let report = crash_long_run(&[], &["--budget", "1ms"]).report();
+    assert_eq!(report.totals.failure_points_run, 0, "{:?}", report.totals);
+    let is_said = |note: &String| note.contains("were not searched for failure points");
+    assert!(report.notes.iter().any(is_said), "{:?}", report.notes);
+}
