@@ -135,6 +135,8 @@ pub(crate) fn crash<'t>(
         return without_crashes(crashed, &linted, &mut places);
     }
     let mut engine = Engine::new(trace, runner, &mut bounded, &mut contents, clock);
+    // Those that can be watched are those of guests.
+    engine.has_slow_recoveries = options.watched.is_some();
     let mut known = Vec::new();
     if options.prefix {
         engine.allow(Share::Crashes);

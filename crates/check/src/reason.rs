@@ -19,8 +19,8 @@ use crate::window;
 const STORES_MAX: usize = 1 << 14;
 /// How many events it looks through for them.
 const EVENTS_MAX: u64 = 1 << 18;
-/// How many moments a round tries between two known ones.
-const SPLITS: usize = 7;
+/// How many moments a round tries between two known ones, if recoveries are cheap: a round is a pass over the trace.
+pub(crate) const SPLITS: usize = 7;
 
 /// A direction in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ impl Search {
         }
     }
 
-    /// The distances to try next, with their moments; none when it is over.
-    pub(crate) fn probes(&self) -> Vec<(usize, EventIndex)> {
+    /// The distances to try next, with their moments, between two known ones at most `splits`; none when it is over.
+    pub(crate) fn probes(&self, splits: usize) -> Vec<(usize, EventIndex)> {
         if self.is_over {
             return Vec::new();
         }
@@ -107,7 +107,7 @@ impl Search {
             }
             Some(good) => {
                 let between = good - self.bad;
-                let count = SPLITS.min(between - 1);
+                let count = splits.clamp(1, SPLITS).min(between - 1);
                 (1..=count)
                     .map(|part| self.bad + part * between / (count + 1))
                     .collect()
@@ -193,7 +193,7 @@ mod tests {
         TraceWriter, WriterOptions,
     };
 
-    use super::{Direction, Search, stores_near};
+    use super::{Direction, SPLITS, Search, stores_near};
 
     /// A store at each `None`, and annotations between them.
     fn trace_of(annotations: &[Option<Annotation>]) -> Trace {
@@ -267,7 +267,7 @@ mod tests {
                 let mut search = search(Direction::After, stores);
                 let mut rounds = 0;
                 loop {
-                    let probes = search.probes();
+                    let probes = search.probes(SPLITS);
                     if probes.is_empty() {
                         break;
                     }
@@ -299,7 +299,7 @@ mod tests {
             search.suggest(&known);
             let mut count = 0;
             loop {
-                let probes = search.probes();
+                let probes = search.probes(SPLITS);
                 if probes.is_empty() {
                     break;
                 }
@@ -316,9 +316,13 @@ mod tests {
     #[test]
     fn without_a_good_state_there_is_no_reason() {
         let mut search = search(Direction::After, 20);
-        let answers: Vec<_> = search.probes().iter().map(|(at, _)| (*at, false)).collect();
+        let answers: Vec<_> = search
+            .probes(SPLITS)
+            .iter()
+            .map(|(at, _)| (*at, false))
+            .collect();
         search.answer(&answers);
-        assert!(search.probes().is_empty());
+        assert!(search.probes(SPLITS).is_empty());
         assert_eq!(search.store(), None);
     }
 }

@@ -40,57 +40,82 @@ files() {
 	[ ! -x /powerfail/setup ] || /powerfail/setup
 }
 
+# The modules that are loaded, and where.
+module_places() { cut -d' ' -f1,6 /proc/modules; }
+
+# Notes the symbols of modules if others are loaded than when they were noted last, or elsewhere. The kernel takes more than a
+# second to list them.
+note_symbols() {
+	module_places > /tmp/modules-now
+	cmp -s /tmp/modules /tmp/modules-now && return
+	mv /tmp/modules-now /tmp/modules
+	grep '\[' /proc/kallsyms >> /tmp/symbols
+}
+
 # Runs the workload. With `trees`, tells what is stored after each system call that changes something, and after each line.
 operations() {
 	attach || { echo "cannot mount"; return 1; }
 	mark 8 0
 	list=
 	if [ "$1" = trees ]; then
-		cat /proc/kallsyms > /tmp/symbols
+		note_symbols
 		tell operation 0
 		tree
 		tell end
 		list=/lib/powerfail/list.sh
 	fi
 	/lib/powerfail/calls /dev/mem "$MARKS" "$CALLS" "${FS:+/mnt}" "$list" /lib/powerfail/lines.sh "$1" || return 1
-	# A module may be loaded elsewhere now.
-	[ "$1" != trees ] || grep '\[' /proc/kallsyms >> /tmp/symbols
+	[ "$1" != trees ] || note_symbols
 	number=$(grep -c -v -e '^$' -e '^#' /powerfail/workload)
 	mark 0 $((number + 1))
 	detach || return 1
 	mark 8 $((number + 1))
 }
 
-# Recovers, and checks that the result can be read and written. With `stores` or `loads`, marks say what is recovery while the
-# plugin of QEMU watches; they are loads if it watches loads.
+# Recovers, and checks that the result can be read and written. With `loads`, marks say what is recovery while the plugin of QEMU
+# watches. A guest that has failed tells whether everything is detached: then it can recover another image.
 recover() {
-	[ "$1" != stores ] || mark 0 1
-	attach || { echo "the file system cannot be mounted"; return 1; }
-	[ "$1" != stores ] || mark 8 1
+	attach || { echo "the file system cannot be mounted"; [ -x /powerfail/attach ] || tell detached; return 1; }
 	tell tree
-	tree || { echo "the file system cannot be read"; return 1; }
+	tree || { give_up "the file system cannot be read"; return 1; }
 	tell end
 	home
 	if [ -n "$FS" ]; then
-		{ echo probe > .powerfail-probe && rm .powerfail-probe; } || { echo "the file system cannot be written"; cd /; return 1; }
+		{ echo probe > .powerfail-probe && rm .powerfail-probe; } || { give_up "the file system cannot be written"; return 1; }
 	fi
 	if [ -e /powerfail/recover ]; then
-		sh /powerfail/recover || { echo "the recovery script failed with status $?"; cd /; detach; return 1; }
+		sh /powerfail/recover || { give_up "the recovery script failed with status $?"; return 1; }
 	fi
 	cd /
 	detach || { echo "the file system cannot be unmounted"; return 1; }
 }
+give_up() { echo "$1"; detach && tell detached; }
+# Only attaches, between marks, while the plugin watches what that stores. Then tells where the code of modules is: it may have
+# been loaded elsewhere than in the recording.
+recover_stores() {
+	mark 0 1
+	attach || return 1
+	mark 8 1
+	grep . /sys/module/*/sections/.*text*
+	detach
+}
 mark_load() { [ "$1" != loads ] || devmem "$MARKS" 64 > /dev/null; }
 
+module_places > /tmp/modules
+: > /tmp/symbols
 tell ready
 while read -r verb argument <&3; do
 	case $verb in
 	files) files >&3 2>&3; status=$? ;;
 	workload) operations "$argument" >&3 2>&3; status=$? ;;
-	symbols) cat /tmp/symbols > /dev/pmem1 && sync; status=$? ;;
+	kernel-symbols) cat /proc/kallsyms > /dev/pmem1 && sync; status=$? ;;
+	symbols) { cat /tmp/symbols; printf '\000'; } > /dev/pmem1 && sync; status=$? ;;
 	recover)
 		mark_load "$argument"
-		recover "$argument" >&3 2>&3
+		case $argument in
+		stores) recover_stores >&3 2>&3 ;;
+		*) recover >&3 2>&3 ;;
+		esac
 		status=$?
 		mark_load "$argument"
 		;;

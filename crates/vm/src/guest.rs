@@ -492,6 +492,23 @@ impl Guest {
         answer.map_err(|end| end.error("the guest cannot be set up"))
     }
 
+    /// What a command, which cannot fail because of a crash, writes to the device for files: text up to the first zero.
+    pub(crate) fn answer_in_exchange(&mut self, command: &str) -> Result<Vec<u8>> {
+        let answer = self.routine(command)?;
+        if answer.status != 0 {
+            return Err(VmError::Guest(format!(
+                "the guest cannot answer `{command}` (status {}): {}",
+                answer.status,
+                answer.output()
+            )));
+        }
+        let path = self.exchange_file();
+        let mut bytes = fs::read(&path).map_err(VmError::file("read", &path))?;
+        let end = bytes.iter().position(|byte| *byte == 0);
+        bytes.truncate(end.unwrap_or(bytes.len()));
+        Ok(bytes)
+    }
+
     /// Gives a command and waits for its end.
     pub fn obey(
         &mut self,

@@ -37,6 +37,7 @@ mod reference;
 mod service;
 mod tools;
 mod traced_reads;
+mod unpacked_kernel;
 mod watch;
 mod workload;
 

@@ -26,10 +26,14 @@ const RAM: &str = "ram";
 const TOP: &str = "ram-top";
 const STATE: &str = "state";
 const KERNEL: &str = "vmlinuz";
+/// The kernel without compression, if it can be started so.
+const UNPACKED_KERNEL: &str = "vmlinux";
 const INITRAMFS: &str = "initramfs";
+/// What `/proc/kallsyms` of the guest says.
+const SYMBOLS: &str = "symbols";
 /// Changes with the commands that the first process of a guest obeys: a machine with others is of no use.
-const PROTOCOL: u32 = 3;
-/// How long the kernel may take to boot. It takes about ten seconds of processor time.
+const PROTOCOL: u32 = 4;
+/// How long the kernel may take to boot. It takes five to ten seconds of processor time.
 const BOOT_LIMIT: Duration = Duration::from_mins(5);
 
 /// What a machine is made of.
@@ -127,9 +131,24 @@ impl Machine {
         write(&machine.path(INITRAMFS), &initramfs)?;
         let kernel = &options.kernel.image;
         output::copy(kernel, &machine.path(KERNEL)).map_err(VmError::file("copy", kernel))?;
+        let unpacked = machine.path(UNPACKED_KERNEL);
+        match fs::read(kernel)
+            .ok()
+            .and_then(|image| crate::unpacked_kernel::unpacked(&image))
+        {
+            Some(bytes) => write(&unpacked, &bytes)?,
+            None => match fs::remove_file(&unpacked) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(VmError::file("remove", &unpacked)(error));
+                }
+                _ => {}
+            },
+        }
         make(&machine.path(RAM), MemoryLayout::ram_len())?;
         make(&machine.path(TOP), MemoryLayout::top_len())?;
         machine.save()?;
+        let symbols = machine.start()?.answer_in_exchange("kernel-symbols")?;
+        write(&machine.path(SYMBOLS), &symbols)?;
         let text = serde_json::to_vec_pretty(&machine.description);
         let text = text.map_err(|error| VmError::Guest(error.to_string()))?;
         write(&machine.path(DESCRIPTION), &text)?;
@@ -167,7 +186,7 @@ impl Machine {
                     .to_owned(),
             ));
         }
-        for name in [RAM, TOP, STATE, KERNEL, INITRAMFS] {
+        for name in [RAM, TOP, STATE, KERNEL, INITRAMFS, SYMBOLS] {
             // QEMU has no good words for what it lacks, and would follow a link.
             let path = directory.join(name);
             input::open(&path).map_err(VmError::file("read", &path))?;
@@ -190,6 +209,13 @@ impl Machine {
     pub fn has_kernel(&self, image: &Path) -> Result<bool> {
         let read = |path: &Path| fs::read(path).map_err(VmError::file("read", path));
         Ok(read(&self.path(KERNEL))? == read(image)?)
+    }
+
+    /// The symbols of its kernel, and of modules that are loaded when it starts, as `/proc/kallsyms` has them.
+    pub(crate) fn symbols(&self) -> Result<String> {
+        let path = self.path(SYMBOLS);
+        let symbols = input::read(&path).map_err(VmError::file("read", &path))?;
+        Ok(String::from_utf8_lossy(&symbols).into_owned())
     }
 
     /// What its kernel was told besides.
@@ -294,12 +320,18 @@ impl Machine {
                 format!("node,nodeid={number},memdev={id}"),
             ]);
         }
-        words.extend(["-kernel".to_owned(), option_value(&self.path(KERNEL))?]);
+        let unpacked = self.path(UNPACKED_KERNEL);
+        let kernel = if unpacked.exists() {
+            unpacked
+        } else {
+            self.path(KERNEL)
+        };
+        words.extend(["-kernel".to_owned(), option_value(&kernel)?]);
         words.extend(["-initrd".to_owned(), option_value(&self.path(INITRAMFS))?]);
         words.extend([
             "-append".to_owned(),
             format!(
-                "console=ttyS0 loglevel=5 nokaslr no5lvl panic=-1 oops=panic mitigations=off random.trust_cpu=on {} {}",
+                "console=ttyS0 loglevel=5 nokaslr no5lvl panic=-1 oops=panic mitigations=off random.trust_cpu=on cryptomgr.notests {} {}",
                 layout.kernel_options(),
                 self.description.kernel_options
             ),

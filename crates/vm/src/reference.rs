@@ -103,14 +103,12 @@ impl Reference {
         let answer = guest.obey("workload trees", limit);
         let answer = answer.map_err(|end| end.error("the workload fails without any crash"))?;
         succeeded(workload, &answer)?;
-        guest.routine("symbols")?;
-        let path = guest.exchange_file();
-        let symbols = std::fs::read(&path).map_err(VmError::file("read", &path))?;
-        let end = symbols.iter().position(|byte| *byte == 0);
-        let symbols = &symbols[..end.unwrap_or(symbols.len())];
+        let mut symbols = machine.symbols()?;
+        let of_modules = guest.answer_in_exchange("symbols")?;
+        symbols.push_str(&String::from_utf8_lossy(&of_modules));
         Ok(Self {
             lines: lines(&answer),
-            symbols: String::from_utf8_lossy(symbols).into_owned(),
+            symbols,
         })
     }
 }

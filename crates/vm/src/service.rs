@@ -22,7 +22,7 @@ use rustix::net::{
 
 use crate::error::{Result, VmError};
 use crate::machine::Machine;
-use crate::recovery::{RecoveryReply, RecoveryRequest, recover_in};
+use crate::recovery::{RecoveryReply, RecoveryRequest, UsedGuest, recover_in};
 
 /// Guests that wait. They end with it.
 pub struct Service {
@@ -75,7 +75,7 @@ impl Drop for Service {
 }
 
 fn serve(machine: &Machine, files: &Path, listener: &UnixListener, is_over: &AtomicBool) {
-    let mut kept = None;
+    let mut kept = UsedGuest::default();
     while let Ok((mut stream, _)) = listener.accept() {
         if is_over.load(Ordering::Acquire) {
             return;

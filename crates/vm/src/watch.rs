@@ -3,6 +3,7 @@
 //!
 //! Guests are used again, as those that only recover: marks of the guest say where a recovery begins in the log.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -20,7 +21,7 @@ use powerfail_trace::Frame;
 
 use crate::code_map::CodeMap;
 use crate::error::{Result, VmError};
-use crate::guest::{Guest, PluginNotes, PluginUse};
+use crate::guest::{Answer, Guest, Line, PluginNotes, PluginUse};
 use crate::machine::{Machine, run_directory, write};
 use crate::pages;
 use crate::recovery::give_files;
@@ -74,9 +75,9 @@ struct Worker {
     code: CodeMap,
     limit: Duration,
     plugin: PathBuf,
-    /// A guest that waits. Those whose stores are noted are not used again: modules would be loaded elsewhere, and have
-    /// no names there.
+    /// Guests that wait: those whose loads are noted, and those whose stores are.
     loads: Option<WatchedGuest>,
+    stores: Option<WatchedGuest>,
 }
 
 struct WatchedGuest {
@@ -86,6 +87,8 @@ struct WatchedGuest {
     log: PathBuf,
     /// Stacks that the log has named before.
     stacks: Vec<Vec<u64>>,
+    /// Where the code of modules was in the first recovery, as in the recording, which began in the same way.
+    first_sections: Option<CodeSections>,
     uses: u32,
     // Dropped last: it has the log.
     _directory: RunDirectory,
@@ -116,6 +119,7 @@ impl Watch {
                 limit,
                 plugin: path.clone(),
                 loads: None,
+                stores: None,
             };
             let (waiting, directory) = (Arc::clone(&waiting), Arc::clone(&directory));
             thread::spawn(move || {
@@ -193,7 +197,7 @@ impl Worker {
     }
 
     fn reads(&mut self, file: &File) -> Result<Vec<Range<u64>>> {
-        let (guest, log, is_good) = self.recover(PluginNotes::Loads, file)?;
+        let (guest, log, answer) = self.recover(PluginNotes::Loads, file)?;
         let mut lines = Vec::new();
         let mut marks = 0;
         for frame in frames(&log)? {
@@ -209,7 +213,7 @@ impl Worker {
         if marks != 2 {
             return Err(incomplete());
         }
-        if !is_good {
+        if answer.status != 0 {
             // What it read until it failed. Nothing checks the image then.
             return Ok(joined(lines));
         }
@@ -227,12 +231,17 @@ impl Worker {
     }
 
     fn steps(&mut self, file: &File) -> Result<Vec<WatchedStep>> {
-        let (mut guest, log, is_good) = self.recover(PluginNotes::Stores, file)?;
-        if !is_good {
+        let (mut guest, log, answer) = self.recover(PluginNotes::Stores, file)?;
+        if answer.status != 0 {
             return Err(VmError::Guest(
                 "recovery fails while it is watched".to_owned(),
             ));
         }
+        let sections = CodeSections::told_in(&answer);
+        let first = guest
+            .first_sections
+            .get_or_insert_with(|| sections.clone())
+            .clone();
         let mut steps = Vec::new();
         let mut is_recovering = false;
         for frame in frames(&log)? {
@@ -249,42 +258,29 @@ impl Worker {
                     match record.address.and_then(|at| at.checked_sub(marks)) {
                         Some(BEGIN_AT) => is_recovering = true,
                         Some(END_AT) => is_recovering = false,
-                        None if is_recovering => steps.push(self.step(&guest, &record)),
+                        None if is_recovering => {
+                            let place = |at| self.code.place(sections.address_in(&first, at));
+                            steps.push(step(&guest, &record, place));
+                        }
                         Some(_) | None => {}
                     }
                 }
                 LogFrame::UnknownFlush { .. } | LogFrame::Load { .. } => {}
             }
         }
+        self.stores = guest.kept();
         Ok(steps)
     }
 
-    fn step(&self, guest: &WatchedGuest, record: &Record<'_>) -> WatchedStep {
-        let stack = guest.stacks.get(record.header.site.0 as usize);
-        let addresses = stack.map_or(&[][..], Vec::as_slice);
-        let is_store = matches!(
-            record.header.kind,
-            EventKind::StorePlain
-                | EventKind::StoreNonTemporal
-                | EventKind::StoreLocked
-                | EventKind::StoreSystem
-        );
-        let at = record.address.filter(|_| is_store);
-        WatchedStep {
-            frames: addresses.iter().map(|it| self.code.place(*it)).collect(),
-            stored: at.map(|at| (at, record.value().to_vec())),
-        }
-    }
-
-    /// Recovers an image, and gives what the plugin has written meanwhile, and whether recovery succeeded.
+    /// Recovers an image, and gives what the plugin has written meanwhile, and what the guest answered.
     fn recover(
         &mut self,
         notes: PluginNotes,
         image: &File,
-    ) -> Result<(WatchedGuest, Vec<u8>, bool)> {
+    ) -> Result<(WatchedGuest, Vec<u8>, Answer)> {
         let kept = match notes {
             PluginNotes::Loads => self.loads.take(),
-            PluginNotes::Stores => None,
+            PluginNotes::Stores => self.stores.take(),
         };
         let mut guest = match kept {
             Some(guest) => guest,
@@ -304,7 +300,7 @@ impl Worker {
             pages::copy(&memory, image, len).map_err(VmError::file("read", &pm))?;
         }
         let log = guest.take_log()?;
-        Ok((guest, log, answer.status == 0))
+        Ok((guest, log, answer))
     }
 
     fn start(&self, notes: PluginNotes) -> Result<WatchedGuest> {
@@ -322,6 +318,7 @@ impl Worker {
             read: 0,
             log,
             stacks: Vec::new(),
+            first_sections: None,
             uses: 0,
             _directory: directory,
         })
@@ -356,6 +353,55 @@ impl WatchedGuest {
     }
 }
 
+/// A step of a recovery. `place` says where in the code an address is.
+fn step(guest: &WatchedGuest, record: &Record<'_>, place: impl Fn(u64) -> Frame) -> WatchedStep {
+    let stack = guest.stacks.get(record.header.site.0 as usize);
+    let addresses = stack.map_or(&[][..], Vec::as_slice);
+    let is_store = matches!(
+        record.header.kind,
+        EventKind::StorePlain
+            | EventKind::StoreNonTemporal
+            | EventKind::StoreLocked
+            | EventKind::StoreSystem
+    );
+    let at = record.address.filter(|_| is_store);
+    WatchedStep {
+        frames: addresses.iter().map(|it| place(*it)).collect(),
+        stored: at.map(|at| (at, record.value().to_vec())),
+    }
+}
+
+/// Where the sections with code of modules are: a module that is loaded again is elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct CodeSections {
+    names: BTreeMap<u64, String>,
+}
+
+impl CodeSections {
+    /// Reads what the guest has told, one line for each section: its file and its address.
+    fn told_in(answer: &Answer) -> Self {
+        let sections = answer.lines.iter().filter_map(|line| {
+            let Line::Output(text) = line else {
+                return None;
+            };
+            let (name, address) = text.strip_prefix("/sys/module/")?.split_once(":0x")?;
+            Some((u64::from_str_radix(address, 16).ok()?, name.to_owned()))
+        });
+        Self {
+            names: sections.collect(),
+        }
+    }
+
+    /// The address that code has where the sections are as in `other`. That of the kernel stays: it is below all modules.
+    fn address_in(&self, other: &Self, address: u64) -> u64 {
+        let Some((begin, name)) = self.names.range(..=address).next_back() else {
+            return address;
+        };
+        let there = other.names.iter().find(|(_, other)| *other == name);
+        there.map_or(address, |(there, _)| there + (address - begin))
+    }
+}
+
 fn frames(log: &[u8]) -> Result<Frames<'_>> {
     Frames::new(log).ok_or_else(incomplete)
 }
@@ -379,7 +425,34 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::joined;
+    use super::*;
+
+    #[test]
+    fn code_is_found_where_it_was_in_the_first_recovery() {
+        let told = |lines: &[&str]| {
+            let lines = lines.iter().map(|it| Line::Output((*it).to_owned()));
+            CodeSections::told_in(&Answer {
+                status: 0,
+                lines: lines.collect(),
+            })
+        };
+        let first = told(&[
+            "/sys/module/ext4/sections/.text:0xffffffffc0100000",
+            "/sys/module/toy/sections/.text:0xffffffffc0200000",
+            "/sys/module/toy/sections/.init.text:0xffffffffc0300000",
+        ]);
+        let again = told(&[
+            "mounted",
+            "/sys/module/ext4/sections/.text:0xffffffffc0100000",
+            "/sys/module/toy/sections/.text:0xffffffffc0400000",
+            "/sys/module/toy/sections/.init.text:0xffffffffc0380000",
+        ]);
+        let there = |at| again.address_in(&first, at);
+        assert_eq!(there(0xffff_ffff_8100_0010), 0xffff_ffff_8100_0010);
+        assert_eq!(there(0xffff_ffff_c010_0010), 0xffff_ffff_c010_0010);
+        assert_eq!(there(0xffff_ffff_c040_0123), 0xffff_ffff_c020_0123);
+        assert_eq!(there(0xffff_ffff_c038_0001), 0xffff_ffff_c030_0001);
+    }
 
     #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "ranges are what is joined")]

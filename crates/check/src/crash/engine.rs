@@ -42,6 +42,8 @@ pub(crate) struct Engine<'b, 't> {
     pub(crate) good: BTreeSet<EventIndex>,
     /// The first failure, which the observer has heard of.
     pub(super) first_failing: Option<(Code, EventIndex)>,
+    /// Whether a recovery takes longer than a pass over the trace.
+    pub(super) has_slow_recoveries: bool,
 }
 
 /// When a run has begun, and how long it may take.
@@ -140,6 +142,7 @@ impl<'b, 't> Engine<'b, 't> {
             stretches: Vec::new(),
             good: BTreeSet::new(),
             first_failing: None,
+            has_slow_recoveries: false,
         }
     }
 

@@ -25,7 +25,7 @@ use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep};
 use crate::options::CrashOptions;
 use crate::places::{CodeLine, Places, lines_of};
-use crate::reason::{Direction, Search};
+use crate::reason::{Direction, SPLITS, Search};
 use crate::runner::{Survival, Trial, TrialResult};
 use crate::share::own_moments;
 
@@ -553,11 +553,17 @@ impl Engine<'_, '_> {
 
     /// Continues all searches until they are over.
     fn search(&mut self, searches: &mut [Search]) -> Result<(), CheckError> {
+        // The fewer moments a round tries, the fewer are tried in all; but each round is a pass over the trace.
+        let splits = if self.has_slow_recoveries {
+            self.runner.job_count() / searches.len().max(1)
+        } else {
+            SPLITS
+        };
         loop {
             let mut trials = Vec::new();
             let mut owners = Vec::new();
             for (owner, search) in searches.iter().enumerate() {
-                for (distance, at) in search.probes() {
+                for (distance, at) in search.probes(splits) {
                     trials.push(Trial::prefix(at));
                     owners.push((owner, distance));
                 }
