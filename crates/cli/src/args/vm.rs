@@ -55,8 +55,8 @@ pub(crate) struct VmCheckArgs {
     /// make things durable, and powerfail knows that.
     #[arg(long, value_name = "SCRIPT")]
     pub(crate) workload: PathBuf,
-    /// The file system
-    #[arg(long, value_enum, value_name = "FS", default_value_t)]
+    /// The file system, which is made and mounted; --mkfs means the same
+    #[arg(long, alias = "mkfs", value_enum, value_name = "FS", default_value_t)]
     pub(crate) fs: FsArg,
     /// Script that checks the recovered file system, in its root; a nonzero exit status is a bug
     #[arg(long, value_name = "SCRIPT")]

@@ -42,7 +42,7 @@ fn kill_a_check(directory: &Path, kernel: &Path) -> u32 {
     let mut command = command(directory, kernel, "echo new > file; sync\n", "killed");
     let variable = ("POWERFAIL_TEST_GUEST", directory.to_str().unwrap());
     let mut running = command
-        .args(["--fs", "ext4"])
+        .args(["--mkfs", "ext4"])
         .env(variable.0, variable.1)
         .stderr(Stdio::piped())
         .spawn()
