@@ -182,7 +182,7 @@ impl TreeEngine<'_, '_> {
         let found = self.races(&points, races, prefixes, &crashed.findings, places);
         if let Some(found) = self.unless_interrupted(found)? {
             crashed.findings.extend(found.findings);
-            crashed.notes.extend(found.note);
+            crashed.notes.extend(found.notes);
             crashed.totals.races = Some(found.races);
         }
         Ok(())

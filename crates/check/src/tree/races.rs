@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use powerfail_finding::{Code, Finding, Races, Role, Severity, SourcePlace, Tried, UnsafeRead};
+use powerfail_finding::{
+    Code, Finding, Races, RecoveryOutcome, Role, Severity, SourcePlace, Tried, UnsafeRead,
+};
 use powerfail_image::{NodeKey, TreeImage};
 use powerfail_model::files::{CrashState, Frontier, NodeId, Operation};
 use powerfail_oracle::{Backtrace, Verdict};
@@ -72,6 +74,8 @@ enum Judgement {
     Fails,
     /// It is made for it.
     Safe,
+    /// Recovery fails while it is watched, and only then: how.
+    Unknown(String),
     /// It is not. What it reads instead, and whether it does the same as with all of the data.
     Unsafe {
         instead: Vec<String>,
@@ -87,7 +91,7 @@ enum Judgement {
 pub(super) struct TreeRaces {
     pub(super) findings: Vec<Finding>,
     pub(super) races: Races,
-    pub(super) note: Option<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl TreeEngine<'_, '_> {
@@ -102,10 +106,10 @@ impl TreeEngine<'_, '_> {
     ) -> Result<TreeRaces, CheckError> {
         let mut found = TreeRaces::default();
         found.races.failure_points = points.len() as u64;
-        let pairs = self.pairs(points, prefixes, &mut found.races, places)?;
+        let (pairs, mut failed) = self.pairs(points, prefixes, &mut found.races, places)?;
         found.races.pairs = pairs.len() as u64;
         if pairs.len() > PAIRS_MAX {
-            found.note = Some(format!(
+            found.notes.push(format!(
                 "recovery reads {} writes that are not durable; {PAIRS_MAX} of them were looked at",
                 pairs.len()
             ));
@@ -128,6 +132,7 @@ impl TreeEngine<'_, '_> {
             match self.judge_pair(&pair, &mut found.races)? {
                 Judgement::Fails => found.races.confirmed += 1,
                 Judgement::Safe => found.races.validated += 1,
+                Judgement::Unknown(outcome) => failed.push(outcome),
                 Judgement::Unsafe {
                     instead,
                     is_unnoticed,
@@ -154,21 +159,28 @@ impl TreeEngine<'_, '_> {
                 }
             }
         }
+        if let Some(outcome) = failed.first() {
+            found.notes.push(format!(
+                "recovery fails only while its reads are watched (runs: {}): it {outcome}; reads after that are not known",
+                failed.len()
+            ));
+        }
         Ok(found)
     }
 
-    /// Which writes that a crash can lose recovery reads, and where.
+    /// Which writes that a crash can lose recovery reads, and where; and how recovery failed because it was watched.
     fn pairs(
         &mut self,
         points: &[usize],
         prefixes: &Prefixes,
         races: &mut Races,
         places: &mut Places<'_>,
-    ) -> Result<Vec<Pair>, CheckError> {
+    ) -> Result<(Vec<Pair>, Vec<String>), CheckError> {
         type Key = (StackId, Option<String>, Option<u32>, Option<String>);
         let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
         let mut readers: Vec<(Backtrace, SourcePlace)> = Vec::new();
         let mut frontier = Frontier::new(self.file_system, &self.recording.initial);
+        let mut failed = Vec::new();
         let mut applied = 0;
         let of = points.len() as u64;
         for (done, &point) in (0..).zip(points) {
@@ -189,8 +201,18 @@ impl TreeEngine<'_, '_> {
             }
             self.observer.progress(CheckStep::Races, done, of);
             let watched = self.watch(&TreeTrial::newest(point))?;
-            races.watched += 1;
             races.executions += 1;
+            match failure_of(&watched) {
+                Some(_) if self.judge(&TreeTrial::newest(point))?.is_some() => {
+                    races.unchanged += 1;
+                    continue;
+                }
+                Some(outcome) => {
+                    races.refused += 1;
+                    failed.push(outcome);
+                }
+                None => races.watched += 1,
+            }
             let mut overwritten: Vec<(NodeKey, Range<u64>)> = Vec::new();
             let mut seen: HashSet<Key> = HashSet::new();
             for used in &watched.uses {
@@ -236,7 +258,7 @@ impl TreeEngine<'_, '_> {
         }
         let mut pairs: Vec<Pair> = pairs.into_values().collect();
         pairs.sort_by_key(|pair| (pair.at, pair.writer));
-        Ok(pairs)
+        Ok((pairs, failed))
     }
 
     /// The writes that are not sure, by their places in the list.
@@ -297,6 +319,9 @@ impl TreeEngine<'_, '_> {
             return Ok(Judgement::Safe);
         }
         let whole = self.watch(&TreeTrial::newest(pair.at))?;
+        if let Some(outcome) = failure_of(&whole) {
+            return Ok(Judgement::Unknown(outcome));
+        }
         let whole = behaviour(whole, &written);
         let mut others: Vec<Behaviour> = Vec::new();
         races.confirmations += 1 + variants.len() as u64;
@@ -305,6 +330,9 @@ impl TreeEngine<'_, '_> {
                 return Ok(Judgement::Fails);
             }
             let watched = self.watch(trial)?;
+            if let Some(outcome) = failure_of(&watched) {
+                return Ok(Judgement::Unknown(outcome));
+            }
             others.push(behaviour(watched, &written));
         }
         let is_one = others.windows(2).all(|pair| pair[0] == pair[1]);
@@ -391,6 +419,20 @@ fn bytes_read(image: &TreeImage, node: NodeKey, read: &Range<u64>) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     file.content.read(read.start, &mut bytes);
     bytes
+}
+
+/// How recovery failed in a run that was watched.
+fn failure_of(watched: &WatchedTree) -> Option<String> {
+    match &watched.verdict {
+        Verdict::Success { .. } => None,
+        Verdict::Failure(failure) => Some(match &failure.outcome {
+            RecoveryOutcome::Timeout { .. } => {
+                "did not end, although a run that is watched has ten times the limit of --timeout"
+                    .to_owned()
+            }
+            outcome => outcome.to_string(),
+        }),
+    }
 }
 
 /// What a run shows, apart from what it reads of a write.

@@ -275,3 +275,26 @@ fn recovery_that_reads_a_file_outside_of_all_trees_is_noted() {
         assert_eq!(run.stderr.contains(&note), is_noted, "{run:?}");
     }
 }
+
+/// A recovery that fails because its reads are watched is not one that reads nothing.
+#[test]
+fn a_recovery_that_fails_only_while_it_is_watched_is_noted() {
+    const APPEND: &str = "echo one > log; sync log; echo two >> log; sync log";
+    const READ: &str = "[ -e log ] || exit 0; cat log";
+    for (check, is_noted) in [
+        (
+            format!("{READ}; grep -q '^TracerPid:.0$' /proc/self/status"),
+            true,
+        ),
+        (READ.to_owned(), false),
+    ] {
+        let folder = scripts(APPEND, &check);
+        let run = check_scripts(&folder, &["--races", "--depth", "1"]);
+        assert_eq!(run.code, CLEAN, "{run:?}");
+        let note = "recovery fails only while its reads are watched";
+        assert_eq!(run.stderr.contains(note), is_noted, "{run:?}");
+        let races = run.report().totals.races.expect("watched recoveries");
+        assert_eq!(races.refused > 0, is_noted, "{races:?}");
+        assert_eq!(races.validated > 0, !is_noted, "{races:?}");
+    }
+}

@@ -29,6 +29,9 @@ const SHELL_TERMINATED: i32 = 128 + libc::SIGTERM;
 /// How long a snapshot may take to report the end of an execution that was killed.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
+/// A command whose uses of files are watched has this many times as long.
+const WATCHED_TIMES: u32 = 10;
+
 /// Why a command may have died of SIGSYS.
 const SIGNALLED_SUPERVISOR: &str = "a command gets SIGSYS when it sends a signal to every process or to the process that supervises it, or sets limits of that one";
 
@@ -446,8 +449,13 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
 
     /// Watches a command that starts now.
     pub(crate) fn watch(&self, stage: Stage) -> HangWatch {
+        // It stops twice in each system call, which takes a shell script that starts many programs ten times as long.
+        let slower = match self.mode {
+            Mode::Run(StartMode::ExecuteWatched) => WATCHED_TIMES,
+            _ => 1,
+        };
         let rule = HangRule {
-            timeout: self.plan.timeout,
+            timeout: self.plan.timeout * slower,
             busy_limit: self.plan.busy_limit,
             patience: self.patience,
             looks: self.processes.tracer.is_none(),

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -30,7 +29,9 @@ pub(crate) struct UseLog {
 /// What a call does to which bytes.
 struct Access {
     descriptor: i32,
-    range: Range<u64>,
+    /// `None`: the bytes before the place where the descriptor is now.
+    start: Option<u64>,
+    len: u64,
     is_read: bool,
 }
 
@@ -55,7 +56,7 @@ impl UseLog {
         if self.uses.len() >= USES_MAX {
             return;
         }
-        for access in accesses(thread, call, result) {
+        if let Some(access) = access_of(call, result) {
             self.add(thread, access);
         }
     }
@@ -71,11 +72,15 @@ impl UseLog {
         let Some(status) = fs::metadata(&link).ok().filter(fs::Metadata::is_file) else {
             return;
         };
+        let start = access.start.unwrap_or_else(|| {
+            let end = position(thread, access.descriptor).unwrap_or(0);
+            end.saturating_sub(access.len)
+        });
         let reader = access.is_read.then(|| self.stack(thread));
         let used = FileUse {
             device: status.dev(),
             inode: status.ino(),
-            range: access.range,
+            range: start..start.saturating_add(access.len),
             reader,
         };
         // A file is often read in pieces, one after the other.
@@ -105,45 +110,34 @@ impl UseLog {
     }
 }
 
-/// What a call with this result has read and written.
-fn accesses(thread: i32, call: Call, result: i64) -> Vec<Access> {
+/// What a call with this result has read or written.
+fn access_of(call: Call, result: i64) -> Option<Access> {
     let Call { number, arguments } = call;
-    let Some(count) = u64::try_from(result).ok() else {
-        return Vec::new();
-    };
-    let at = |argument: usize| arguments[argument] as i32;
-    let access = |descriptor: i32, start: u64, len: u64, is_read: bool| Access {
-        descriptor,
-        range: start..start.saturating_add(len),
+    let count = u64::try_from(result).ok()?;
+    let access = |argument: usize, start: Option<u64>, len: u64, is_read: bool| Access {
+        descriptor: arguments[argument] as i32,
+        start,
+        len,
         is_read,
     };
-    let here = |descriptor: i32| {
-        position(thread, descriptor)
-            .unwrap_or(0)
-            .saturating_sub(count)
-    };
-    match number {
-        libc::SYS_mmap if at(4) >= 0 && arguments[3] & libc::MAP_ANONYMOUS as u64 == 0 => {
-            vec![access(at(4), arguments[5], arguments[1], true)]
-        }
-        _ if count == 0 => Vec::new(),
-        libc::SYS_pread64 | libc::SYS_preadv => vec![access(at(0), arguments[3], count, true)],
-        libc::SYS_preadv2 if arguments[3] != u64::MAX => {
-            vec![access(at(0), arguments[3], count, true)]
-        }
-        libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
-            vec![access(at(0), here(at(0)), count, true)]
-        }
-        libc::SYS_write | libc::SYS_writev => vec![access(at(0), here(at(0)), count, false)],
-        libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-            vec![access(at(0), arguments[3], count, false)]
-        }
+    let given = Some(arguments[3]);
+    let is_of_file = arguments[3] & libc::MAP_ANONYMOUS as u64 == 0;
+    let access = match number {
+        libc::SYS_mmap if is_of_file => access(4, Some(arguments[5]), arguments[1], true),
+        libc::SYS_ftruncate => access(0, Some(arguments[1]), u64::MAX, false),
+        _ if count == 0 => return None,
+        libc::SYS_pread64 | libc::SYS_preadv => access(0, given, count, true),
+        libc::SYS_preadv2 => access(0, given.filter(|it| *it != u64::MAX), count, true),
+        libc::SYS_read | libc::SYS_readv => access(0, None, count, true),
+        libc::SYS_write | libc::SYS_writev => access(0, None, count, false),
+        libc::SYS_pwrite64 | libc::SYS_pwritev => access(0, given, count, false),
+        libc::SYS_pwritev2 => access(0, given.filter(|it| *it != u64::MAX), count, false),
         // Where the kernel copies from an offset of its own, all of the file counts as read.
-        libc::SYS_sendfile => vec![access(at(1), 0, u64::MAX, true)],
-        libc::SYS_copy_file_range | libc::SYS_splice => vec![access(at(0), 0, u64::MAX, true)],
-        libc::SYS_ftruncate => vec![access(at(0), arguments[1], u64::MAX, false)],
-        _ => Vec::new(),
-    }
+        libc::SYS_sendfile => access(1, Some(0), u64::MAX, true),
+        libc::SYS_copy_file_range | libc::SYS_splice => access(0, Some(0), u64::MAX, true),
+        _ => return None,
+    };
+    Some(access)
 }
 
 /// Where a descriptor is in its file.
@@ -151,4 +145,39 @@ fn position(thread: i32, descriptor: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{thread}/fdinfo/{descriptor}")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("pos:"))?;
     value.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::access_of;
+    use crate::zygote::ended_calls::Call;
+
+    /// Descriptor, first byte, length, and whether it is read.
+    fn used(
+        number: libc::c_long,
+        arguments: [u64; 6],
+        result: i64,
+    ) -> Option<(i32, Option<u64>, u64, bool)> {
+        let access = access_of(Call { number, arguments }, result)?;
+        Some((access.descriptor, access.start, access.len, access.is_read))
+    }
+
+    #[test]
+    fn calls_use_what_they_have_transferred() {
+        let read = used(libc::SYS_read, [3, 0, 100, 0, 0, 0], 60);
+        assert_eq!(read, Some((3, None, 60, true)));
+        let read = used(libc::SYS_pread64, [3, 0, 100, 40, 0, 0], 60);
+        assert_eq!(read, Some((3, Some(40), 60, true)));
+        let written = used(libc::SYS_pwritev2, [3, 0, 1, u64::MAX, 0, 0], 60);
+        assert_eq!(written, Some((3, None, 60, false)));
+        assert_eq!(used(libc::SYS_read, [3, 0, 100, 0, 0, 0], 0), None);
+        assert_eq!(used(libc::SYS_read, [3, 0, 100, 0, 0, 0], -9), None);
+    }
+
+    /// It transfers nothing, and what was there can no longer be read.
+    #[test]
+    fn a_truncation_overwrites_all_that_follows() {
+        let cut = used(libc::SYS_ftruncate, [3, 40, 0, 0, 0, 0], 0);
+        assert_eq!(cut, Some((3, Some(40), u64::MAX, false)));
+    }
 }
