@@ -47,6 +47,8 @@ pub(crate) struct ExpectedContents {
     fixed: Option<usize>,
     /// What the recorder says that operations leave.
     declared: DeclaredContents,
+    /// The pattern of acknowledgements, if no line of the workload's output matches it.
+    unmatched: Option<String>,
 }
 
 /// How much of a content is shown.
@@ -104,6 +106,9 @@ impl ExpectedContents {
         Ok(Self {
             promises: operations.iter().any(|op| op.promise.is_some()),
             is_bulk: operations.windows(2).any(|pair| pair[0].end == pair[1].end),
+            unmatched: ack
+                .filter(|_| operations.is_empty())
+                .map(|it| it.as_str().to_owned()),
             operations,
             known: BTreeMap::new(),
             fixed: None,
@@ -122,6 +127,7 @@ impl ExpectedContents {
             known: BTreeMap::new(),
             fixed: Some(if self.promises { self.ended(at) } else { 0 }),
             declared: DeclaredContents::default(),
+            unmatched: None,
         }
     }
 
@@ -143,6 +149,12 @@ impl ExpectedContents {
 
     /// What limits the comparison of contents, if anything does.
     pub(crate) fn note(&self) -> Option<String> {
+        if let Some(pattern) = &self.unmatched {
+            return Some(format!(
+                "no line of the workload's output matches --ack '{pattern}', so no operation counts as acknowledged, and none \
+                 that is lost can be found"
+            ));
+        }
         (self.is_bulk && !self.promises).then(|| {
             "contents are not compared: several operations are acknowledged in one write, so where \
              each of them ended is not known; let the workload flush its output after each one"

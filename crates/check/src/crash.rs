@@ -77,7 +77,12 @@ pub struct Crashed {
     pub coverage: Coverage,
     /// The same while it is collected.
     pub(crate) tried: TriedStacks,
+    /// Lines of code whose flush, fence or add did something. Empty if a selection chose what to try.
+    pub(crate) needed: BTreeSet<NeededLine>,
 }
+
+/// A line of the sources that a finding of this kind must not call useless.
+pub(crate) type NeededLine = (Code, String, u32);
 
 /// The note about a run whose time was up.
 const BUDGET_SPENT: &str =
@@ -192,6 +197,7 @@ pub(crate) fn crash<'t>(
     let end = end.map(|end| end.max(Instant::now()) + FINISHING);
     group_findings(&mut crashed, &mut places, end)?;
     if options.selection.is_none() {
+        crashed.needed = places.needed_lines(&linted.needed);
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }
     if !options.is_partial() && !crashed.is_interrupted {

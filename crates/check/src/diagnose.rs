@@ -89,6 +89,8 @@ pub(crate) struct Diagnosis {
     pub(crate) survivor: Option<EventIndex>,
     /// The store of which one line has only the first pieces, if that is the cause.
     pub(crate) torn: Option<TornStore>,
+    /// How many stores survive in lines whose version counts pieces of stores, where each of them is whole.
+    pub(crate) whole: BTreeMap<LineId, usize>,
 }
 
 impl Diagnosis {
@@ -210,6 +212,7 @@ fn conclude(minimal: &Minimal, search: &SurvivorSearch, mut lost: Vec<LostStore>
             lost: Vec::new(),
             survivor: None,
             torn: None,
+            whole: BTreeMap::new(),
         };
     }
     let torn = minimal.torn();
@@ -236,6 +239,7 @@ fn conclude(minimal: &Minimal, search: &SurvivorSearch, mut lost: Vec<LostStore>
         lost,
         survivor: survivor.filter(|_| cause != Cause::Torn),
         torn,
+        whole: minimal.whole_stores(),
     }
 }
 

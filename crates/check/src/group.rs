@@ -149,6 +149,7 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
         }
     }
     fold_mirrored(&mut grouped);
+    fold_interleaved(&mut grouped);
     fold_root_causes(&mut grouped);
     summarise_transient_data(&mut grouped);
     drop_opposite(&mut grouped);
@@ -240,6 +241,49 @@ fn fold_mirrored(findings: &mut Vec<Finding>) {
         }
         number += 1;
     }
+}
+
+/// One store must not survive without another one, and does so in two ways: where the power fails between the two, and where
+/// one thread makes the first while the second, of another thread, is not durable yet. What makes the two atomic repairs both,
+/// and no flush does: so that the power fails between them says what is wrong.
+fn fold_interleaved(findings: &mut Vec<Finding>) {
+    let mut number = 0;
+    while number < findings.len() {
+        let is_it = |other: &Finding| is_interleaved(&findings[number], other);
+        match findings.iter().position(is_it) {
+            Some(other) => {
+                let other = findings.remove(other);
+                number = findings
+                    .iter()
+                    .position(|it| is_interleaved(it, &other))
+                    .unwrap_or(0);
+                let count = findings[number].count + other.count;
+                absorb(&mut findings[number], other);
+                findings[number].count = count;
+            }
+            None => number += 1,
+        }
+    }
+}
+
+/// Whether a finding is about two stores between which the power must not fail, and another one about the same two of
+/// different threads.
+fn is_interleaved(between: &Finding, other: &Finding) -> bool {
+    let lost = |finding: &Finding| {
+        let evidence = finding.evidence.as_ref();
+        evidence.map(|it| (it.failure.lost_lines.len(), it.failure.again.is_some()))
+    };
+    let thread = |role: Role| {
+        let place = other.places.iter().find(|it| it.role == role);
+        place.and_then(|it| it.thread)
+    };
+    let threads = thread(Role::Store).zip(thread(Role::Survivor));
+    let stores = |finding| pair(finding).map(|(_, lost, survivor)| (lost, survivor));
+    lost(between) == Some((0, false))
+        && lost(other).is_some_and(|(lines, again)| lines > 0 && !again)
+        && threads.is_some_and(|(store, survivor)| store != survivor)
+        && stores(between).is_some()
+        && stores(between) == stores(other)
 }
 
 /// A line of the sources.

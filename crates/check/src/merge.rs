@@ -1,15 +1,19 @@
 //! One result of several recordings of the same workload.
 
+use std::collections::BTreeSet;
+
 use powerfail_finding::{CoverageBuilder, Exploration, InferredCommitVariable, Totals};
 
 use crate::coverage::TriedStacks;
-use crate::crash::Crashed;
+use crate::crash::{Crashed, NeededLine};
 use crate::group::group;
 use crate::lazy::states;
 
 /// Puts the results of several traces together. The same bug is one finding, with the evidence of the
 /// first trace that shows it.
 pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
+    let mut all: Vec<Crashed> = all.into_iter().collect();
+    drop_needed(&mut all);
     let mut findings = Vec::new();
     let mut totals = Totals::default();
     let mut notes: Vec<String> = Vec::new();
@@ -33,6 +37,24 @@ pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
         is_interrupted,
         coverage: coverage.finish(),
         tried: TriedStacks::default(),
+        needed: BTreeSet::new(),
+    }
+}
+
+/// Removes findings that call a flush, fence or add useless which another trace needs: who flushes first is a matter of the order
+/// of threads.
+fn drop_needed(all: &mut [Crashed]) {
+    let needed: Vec<BTreeSet<NeededLine>> = { all.iter_mut() }
+        .map(|crashed| std::mem::take(&mut crashed.needed))
+        .collect();
+    for (number, crashed) in all.iter_mut().enumerate() {
+        let others = { needed.iter().enumerate() }.filter(|(other, _)| *other != number);
+        let others: Vec<_> = others.map(|(_, lines)| lines).collect();
+        crashed.findings.retain(|finding| {
+            let place = finding.places.first();
+            let line = place.and_then(|it| Some((finding.code, it.file.clone()?, it.line?)));
+            line.is_none_or(|line| others.iter().all(|lines| !lines.contains(&line)))
+        });
     }
 }
 
@@ -130,6 +152,28 @@ mod tests {
             notes: vec![note.to_owned()],
             ..Crashed::default()
         }
+    }
+
+    #[test]
+    fn what_another_trace_needs_is_not_useless() {
+        let useless = |line| {
+            let mut crashed = crashed(line, "");
+            crashed.findings[0].code = Code::RedundantFlush;
+            crashed
+        };
+        let needs = |line| Crashed {
+            needed: [(Code::RedundantFlush, "list.c".to_owned(), line)].into(),
+            ..Crashed::default()
+        };
+        let merged = merge([useless(1), needs(1), useless(2), needs(3)]);
+        let lines: Vec<_> = { merged.findings.iter() }
+            .map(|it| it.places[0].line)
+            .collect();
+        assert_eq!(lines, [Some(2)]);
+        // Where only some executions of a line are useless, its own trace says so.
+        let mut both = useless(1);
+        both.needed = needs(1).needed;
+        assert_eq!(merge([both, useless(2)]).findings.len(), 2);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! From call stacks to places in the sources.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use powerfail_finding::{DurableBy, Finding, Helper, Role, SourcePlace, StackFrame, hex};
-use powerfail_lint::{Business, LineNumber, Standing, Symbols, Trust, attributed_frame};
+use powerfail_lint::{
+    Business, LineNumber, NeededCall, Standing, Symbols, Trust, attributed_frame,
+};
 use powerfail_model::{Domain, Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
 use powerfail_symbol::{AddressKind, Problem, Resolved, Symbolizer};
@@ -12,6 +15,7 @@ use powerfail_trace::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::crash::NeededLine;
 use crate::helpers::{self, Helpers};
 use crate::remedy::Remedy;
 
@@ -234,6 +238,10 @@ impl<'t> Places<'t> {
             place.bytes = Some(text);
         }
         place.event = Some(access.event.0);
+        if self.trace.threads().len() > 1 {
+            let mut records = self.trace.records_from(access.event);
+            place.thread = records.next_record()?.map(|record| record.thread.0);
+        }
         Ok(place)
     }
 
@@ -371,6 +379,24 @@ impl<'t> Places<'t> {
     }
 
     /// The frames of a call stack, with inlined calls, innermost first.
+    /// The lines of code of calls that did something, and those that call them, as far as they can be blamed.
+    pub(crate) fn needed_lines(&mut self, calls: &[NeededCall]) -> BTreeSet<NeededLine> {
+        /// How far from the innermost line of the user's a line can be blamed.
+        const LINES_MAX: usize = 4;
+        let mut lines = BTreeSet::new();
+        for call in calls {
+            let kind = if call.is_site {
+                AddressKind::Instruction
+            } else {
+                AddressKind::Return
+            };
+            let frames = self.frames(call.user, kind);
+            let users = frames.into_iter().filter(is_users).take(LINES_MAX);
+            lines.extend(users.filter_map(|frame| Some((call.code, frame.file?, frame.line?))));
+        }
+        lines
+    }
+
     fn frames(&mut self, stack: StackId, innermost: AddressKind) -> Vec<StackFrame> {
         let mut frames = Vec::new();
         let mut next = stack;
@@ -534,7 +560,9 @@ fn push_frames(
         out.push(StackFrame {
             function: source.function.clone(),
             line: source.line,
-            trusted: trusted || file.as_deref().is_some_and(is_system),
+            trusted: trusted
+                || file.as_deref().is_some_and(is_system)
+                || file.is_none() && source.function.as_deref().is_some_and(is_of_rust),
             file,
             ..plain.clone()
         });
@@ -558,6 +586,11 @@ fn is_system(file: &str) -> bool {
     const HEADERS: [&str; 2] = ["powerfail.h", "xfdetector_interface.h"];
     let name = file.rsplit('/').next().unwrap_or(file);
     SYSTEM.iter().any(|part| file.contains(part)) || HEADERS.contains(&name)
+}
+
+/// Whether the compiler of Rust has made a function that has no source: `__rust_try` calls what may panic.
+fn is_of_rust(function: &str) -> bool {
+    function.starts_with("__rust_")
 }
 
 fn is_users(frame: &StackFrame) -> bool {

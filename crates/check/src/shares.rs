@@ -161,6 +161,9 @@ impl Shares {
         let Some((_, share, about)) = first else {
             return Err(SharesError::None);
         };
+        let known: Vec<(&Path, Partition)> = { shares.values() }
+            .map(|(path, share, _)| (&**path, *share))
+            .collect();
         let lost = (1..=share.of()).filter_map(|number| {
             let share = Partition::new(number, share.of())?;
             match shares.get(&number) {
@@ -168,12 +171,16 @@ impl Shares {
                 Some((path, _, stored)) => Some(LostShare {
                     share,
                     directory: Some(path.clone()),
-                    command: command(&stored.about.arguments, share, Some(path)),
+                    command: command(&stored.about.arguments, share, Output::Begun(path)),
                 }),
                 None => Some(LostShare {
                     share,
                     directory: None,
-                    command: command(&about.arguments, share, None),
+                    command: command(
+                        &about.arguments,
+                        share,
+                        Output::New(&directory_of(share, &known)),
+                    ),
                 }),
             }
         });
@@ -217,14 +224,41 @@ impl Shares {
     }
 }
 
-/// The command that runs a share, or resumes it if its directory is known.
-fn command(arguments: &[OsString], share: Partition, directory: Option<&Path>) -> String {
+/// Where the outcomes of a share are kept.
+#[derive(Clone, Copy)]
+enum Output<'a> {
+    /// In a new directory.
+    New(&'a Path),
+    /// In the directory of a run that was not finished.
+    Begun(&'a Path),
+}
+
+/// The directory for a share that is missing, named like that of another one if its name has the number of its share.
+fn directory_of(share: Partition, others: &[(&Path, Partition)]) -> PathBuf {
+    let alike = others.iter().find_map(|(path, other)| {
+        let name = path.file_name()?.to_str()?;
+        let number = other.number().to_string();
+        let is_digit = |letter: char| letter.is_ascii_digit();
+        let parts = { name.match_indices(&number) }
+            .map(|(at, _)| (&name[..at], &name[at + number.len()..]));
+        let mut whole = parts
+            .filter(|(before, after)| !before.ends_with(is_digit) && !after.starts_with(is_digit));
+        let (before, after) = whole.next()?;
+        Some(path.with_file_name(format!("{before}{}{after}", share.number())))
+    });
+    let usual = || format!("powerfail-out.{}-of-{}", share.number(), share.of()).into();
+    alike.unwrap_or_else(usual)
+}
+
+/// The command that runs a share, or resumes it if it was begun.
+fn command(arguments: &[OsString], share: Partition, output: Output<'_>) -> String {
     let mut words = vec!["powerfail".to_owned()];
     let mut given = arguments.iter().map(|it| it.to_string_lossy().into_owned());
     let mut added = vec!["--partition".to_owned(), share.to_string()];
-    if let Some(directory) = directory {
-        let directory = directory.display().to_string();
-        added.extend(["--out".to_owned(), directory, "--resume".to_owned()]);
+    let (Output::New(directory) | Output::Begun(directory)) = output;
+    added.extend(["--out".to_owned(), directory.display().to_string()]);
+    if matches!(output, Output::Begun(_)) {
+        added.push("--resume".to_owned());
     }
     while let Some(word) = given.next() {
         match word.split_once('=').map_or(&*word, |(name, _)| name) {
@@ -249,10 +283,11 @@ fn command(arguments: &[OsString], share: Partition, directory: Option<&Path>) -
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::path::Path;
 
     use powerfail_config::Partition;
 
-    use super::command;
+    use super::{Output, command, directory_of};
 
     #[test]
     fn the_command_of_a_share_is_that_of_another_with_its_number() {
@@ -263,12 +298,30 @@ mod tests {
         let split = |command: String| shlex::split(&command).unwrap();
         let same = ["powerfail", "crash", "run.trace", "--recover", "./x {pool}"];
         let mut expected = same.to_vec();
-        expected.extend(["--seed=3", "--partition", "3/4"]);
-        assert_eq!(split(command(&words, share, None)), expected);
-        expected.extend(["--out", "b c", "--resume"]);
+        expected.extend(["--seed=3", "--partition", "3/4", "--out", "b c"]);
+        let directory = "b c".as_ref();
         assert_eq!(
-            split(command(&words, share, Some("b c".as_ref()))),
+            split(command(&words, share, Output::New(directory))),
             expected
         );
+        expected.push("--resume");
+        assert_eq!(
+            split(command(&words, share, Output::Begun(directory))),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_missing_share_gets_a_directory_like_the_others() {
+        let share = |number| Partition::new(number, 12).unwrap();
+        let named = |path: &str, number| {
+            let others = [(Path::new(path), share(number))];
+            directory_of(share(3), &others).display().to_string()
+        };
+        assert_eq!(named("runs/share-1", 1), "runs/share-3");
+        assert_eq!(named("runs/part1of12", 1), "runs/part3of12");
+        // It does not end in the number of its share.
+        assert_eq!(named("runs/share-12", 2), "powerfail-out.3-of-12");
+        assert_eq!(named("runs/out", 1), "powerfail-out.3-of-12");
     }
 }

@@ -172,8 +172,11 @@ pub struct LostLine {
     pub pool: u32,
     /// The offset of the line.
     pub pool_offset: u64,
-    /// How many of its stores since it was last sure survive.
+    /// How many of its stores since it was last sure survive. Where stores become durable in pieces, each piece counts.
     pub version: usize,
+    /// How many whole stores those pieces are, where pieces were counted and each store is whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stores: Option<usize>,
 }
 
 /// What recovery (or the checker after it) did.

@@ -94,6 +94,9 @@ pub struct SourcePlace {
     /// The number of the event in the trace (the first, if there are many).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
+    /// The number of the thread in the trace, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
     /// The small function that did it for this line, if the line is its caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub helper: Option<Helper>,
@@ -145,6 +148,7 @@ impl SourcePlace {
             bytes: None,
             operation: None,
             event: None,
+            thread: None,
             helper: None,
             stack: Vec::new(),
         }

@@ -441,6 +441,7 @@ mod tests {
             pool: 0,
             pool_offset: 0,
             version: 0,
+            stores: None,
         };
         Finding {
             evidence: Some(Evidence {

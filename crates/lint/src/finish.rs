@@ -10,12 +10,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::Attribution;
 use crate::blame::{Culprit, culprits, lines_with};
-use crate::hit::{Caution, Hit, HitSite, Linted};
+use crate::hit::{Caution, Hit, HitSite, Linted, NeededCall};
 use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
 use crate::ranges::PoolRange;
 use crate::stores::{NO_FLUSH, Store, flag};
-use crate::tally::{EVENTS_MAX, Seen, Tallies, Tally};
+use crate::tally::{EVENTS_MAX, Seen, Tallies, Tally, Uses};
 use crate::transactions::Partner;
 
 /// All hits of a pass that is over.
@@ -25,6 +25,7 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
     pass.end_all_lucky();
     count_overwrites(&mut pass);
     count_losses(&mut pass, trace);
+    let needed = needed_calls(&pass);
     let mut hits = useless_calls(&mut pass);
     hits.extend(by_frames(pass, trace));
     describe(trace, &mut hits)?;
@@ -33,7 +34,36 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
         let users: Vec<StackId> = hit.sites.iter().map(|site| site.user).collect();
         (hit.code, events, users)
     });
-    Ok(Linted { hits, out_of_scope })
+    Ok(Linted {
+        hits,
+        out_of_scope,
+        needed,
+    })
+}
+
+/// The flushes, fences and adds that did something.
+fn needed_calls(pass: &Pass<'_>) -> Vec<NeededCall> {
+    let kinds = [
+        (Code::RedundantFlush, &pass.flushes),
+        (Code::VolatileFlush, &pass.flushes),
+        (Code::RedundantFence, &pass.fences),
+        (Code::RedundantFence, &pass.full_fences),
+        (Code::DuplicateAdd, &pass.transactions.duplicates),
+        (Code::AddWithoutStore, &pass.transactions.unused),
+    ];
+    let mut needed = Vec::new();
+    for (code, calls) in kinds {
+        // A flush of a pool is not one of volatile memory, whatever it does.
+        let is_needed = |uses: &Uses| code == Code::VolatileFlush || uses.useless < uses.all;
+        let calls = calls.0.iter().filter(|(_, uses)| is_needed(uses));
+        needed.extend(calls.map(|(&user, uses)| NeededCall {
+            code,
+            user,
+            is_site: uses.is_site,
+        }));
+    }
+    needed.sort_unstable();
+    needed
 }
 
 fn frame(trace: &Trace, node: StackId) -> Option<Frame> {
@@ -106,19 +136,26 @@ struct MeantToLast {
     by_stack: Vec<Option<bool>>,
 }
 
+/// The user's frames of the stores at these call stacks.
+fn users_frames(
+    stacks: &[bool],
+    users: &mut Attribution<'_>,
+    trace: &Trace,
+) -> FxHashSet<Option<Frame>> {
+    let mut frames = FxHashSet::default();
+    for (stack, _) in stacks.iter().enumerate().filter(|(_, is_in)| **is_in) {
+        let user = users.of_store(StackId(stack as u32));
+        if user.is_attributed() {
+            frames.insert(frame(trace, user.node()));
+        }
+    }
+    frames
+}
+
 impl MeantToLast {
     fn new(pass: &mut Pass<'_>, trace: &Trace) -> Self {
-        let mut frames = FxHashSet::default();
-        for stack in 0..=trace.stack_count() {
-            if pass.flushed_sites[stack as usize] {
-                let user = pass.users.of_store(StackId(stack));
-                if user.is_attributed() {
-                    frames.insert(frame(trace, user.node()));
-                }
-            }
-        }
         Self {
-            frames,
+            frames: users_frames(&pass.flushed_sites, &mut pass.users, trace),
             by_stack: vec![None; trace.stack_count() as usize + 1],
         }
     }
@@ -212,6 +249,7 @@ fn of_culprit(code: Code, role: Role, culprit: &Culprit) -> Hit {
         of: Some(culprit.all),
         is_caller: culprit.is_caller,
         caution: None,
+        is_left_dirty: false,
         confirmed: true,
         more: Vec::new(),
     }
@@ -241,7 +279,11 @@ fn useless_adds(pass: &mut Pass<'_>) -> Vec<Hit> {
 }
 
 /// The tallies, put together where the frames are the same.
-fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
+fn by_frames(mut pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
+    let prompt = std::mem::take(&mut pass.prompt_sites);
+    let prompt = users_frames(&prompt, &mut pass.users, trace);
+    let late = std::mem::take(&mut pass.late_sites);
+    let late = users_frames(&late, &mut pass.users, trace);
     let mut stores: FxHashMap<Option<Frame>, Vec<EventIndex>> = FxHashMap::default();
     for (node, events) in &pass.transactions.stores {
         let all = stores.entry(frame(trace, *node)).or_default();
@@ -305,6 +347,9 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
             of: None,
             is_caller: false,
             caution: None,
+            is_left_dirty: code == Code::StoreNotFlushed
+                && late.contains(&place)
+                && !prompt.contains(&place),
             confirmed: !matches!(code, Code::PublishedBeforeDurable | Code::StoreNotAdded),
             more,
         }

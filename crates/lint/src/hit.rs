@@ -19,6 +19,9 @@ pub struct Hit {
     pub is_caller: bool,
     /// What removing a useless flush or fence must not break.
     pub caution: Option<Caution>,
+    /// Of a store that is never flushed: its line of code was executed before, and no flush has covered what it stored until the
+    /// thread had fenced. The program does not wait for it to be durable, so that it may be volatile on purpose.
+    pub is_left_dirty: bool,
     /// Whether the trace alone proves it. Otherwise it is a candidate, and a crash has to show it.
     pub confirmed: bool,
     /// Of a candidate or a store that is never durable: the events like the first one, as many as are kept, at which a
@@ -74,4 +77,18 @@ pub struct Linted {
     pub hits: Vec<Hit>,
     /// How many stores, flushes and fences annotations of the program leave out.
     pub out_of_scope: u64,
+    /// The flushes, fences and adds that did something at least once: another trace in which one of them did nothing does not
+    /// show that it is useless.
+    pub needed: Vec<NeededCall>,
+}
+
+/// A flush, fence or add that did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NeededCall {
+    /// What it would be if it had done nothing.
+    pub code: Code,
+    /// The node of the user's frame.
+    pub user: StackId,
+    /// The frame is the event itself, not a call.
+    pub is_site: bool,
 }

@@ -51,7 +51,7 @@ mod transactions;
 mod trust;
 
 pub use attribution::{Business, LineNumber, NoSymbols, Symbols, attributed_frame};
-pub use hit::{Caution, Hit, HitSite, Linted};
+pub use hit::{Caution, Hit, HitSite, Linted, NeededCall};
 pub use options::LintOptions;
 pub use owners::Owners;
 pub use pass::{lint, lint_while};

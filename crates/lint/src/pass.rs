@@ -106,6 +106,9 @@ pub(crate) struct Pass<'t> {
     late_stores: Vec<Store>,
     /// For each stack, whether a store of it was ever flushed.
     pub(crate) flushed_sites: Vec<bool>,
+    /// By call stack: whether its stores were covered by a flush before their thread fenced, and whether only after that.
+    pub(crate) prompt_sites: Vec<bool>,
+    pub(crate) late_sites: Vec<bool>,
     /// Overwrites in lines that are not flushed yet.
     pub(crate) overwrites: FxHashMap<(LineSlot, StackId, StackId), ([Seen; 2], u64)>,
     /// Stores of pointers that are not durable, by their events.
@@ -154,6 +157,8 @@ impl<'t> Pass<'t> {
             neighbour_flushes: FxHashSet::default(),
             late_stores: Vec::new(),
             flushed_sites: vec![false; trace.stack_count() as usize + 1],
+            prompt_sites: vec![false; trace.stack_count() as usize + 1],
+            late_sites: vec![false; trace.stack_count() as usize + 1],
             overwrites: FxHashMap::default(),
             publishes: FxHashMap::default(),
             matured: Vec::new(),
@@ -204,7 +209,7 @@ impl<'t> Pass<'t> {
                 self.end_call(now.thread);
             }
         }
-        self.end_idle_fence(now, is_flush);
+        self.end_idle_fence(now, &record.body);
         if !matches!(record.body, Body::Pm(Event::Fence(_))) {
             self.threads.get(now.thread).last_fence = None;
         }

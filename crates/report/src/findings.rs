@@ -223,7 +223,7 @@ fn one(
     if let Some(evidence) = &finding.evidence {
         let texts = match &finding.tree {
             Some(crash) => tree::texts(evidence, crash, &finding.places),
-            None => evidence::texts(evidence),
+            None => evidence::texts(evidence, finding.durable_by),
         };
         for (name, text) in texts {
             fact(name, text);

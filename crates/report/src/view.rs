@@ -19,7 +19,7 @@ use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
 use crate::files::file_system_of;
 use crate::findings::{TextOptions, finding, outcome_sentence};
-use crate::text::{big_count, count, plural, printable};
+use crate::text::{big_plural, count, plural, printable};
 use events::Events;
 
 const BAD: Style = Style::new().fg(Color::Red);
@@ -359,9 +359,9 @@ impl<'a> Browser<'a> {
             Line::from(format!("before event {cursor}")),
             Line::from(match &window.states {
                 Some(states) => format!(
-                    "{}, {} crash states",
+                    "{}, {}",
                     plural(window.open_count as u64, "open line"),
-                    big_count(states)
+                    big_plural(states, "crash state")
                 ),
                 None => format!(
                     "{} not surely durable",

@@ -120,6 +120,7 @@ mod tests {
             pool: 0,
             pool_offset,
             version: 0,
+            stores: None,
         };
         Finding {
             count: 3,

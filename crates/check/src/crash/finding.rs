@@ -131,6 +131,7 @@ pub(crate) fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
             pool: line.pool.0,
             pool_offset: line.line.0 * line_bytes,
             version: *version,
+            stores: None,
         });
     Evidence {
         failure: FailurePoint {

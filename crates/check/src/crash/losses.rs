@@ -5,13 +5,17 @@
 //! writes the right value itself. Then it is a warning. What recovery neither reads nor writes stays an error: recovery
 //! says nothing about it.
 //!
-//! Data in lines that are never flushed may be transient. It is not if recovery reads it: then a flush is missing.
+//! Data in lines that are never flushed may be transient. It is not if recovery reads it: then a flush is missing. Data beside
+//! what is flushed, such as the statistics of an allocator, may be transient as well: if the program has never waited for it
+//! to be durable, however often it was stored, and recovery never reads it.
+
+use std::ops::Range;
 
 use powerfail_explore::lazy::Observed;
 use powerfail_finding::{Code, Exploration, Finding, Severity, SourcePlace};
 use powerfail_image::Patch;
 use powerfail_lint::Linted;
-use powerfail_model::{CrashState, Event, EventIndex, Place};
+use powerfail_model::{CrashState, Event, EventIndex, Place, PoolIndex};
 use powerfail_oracle::{Branch, ExploreRequest};
 use powerfail_trace::Body;
 
@@ -55,6 +59,27 @@ impl Loss {
     }
 }
 
+/// What watching recovery has shown.
+#[derive(Default)]
+struct Watched {
+    reads: Vec<UnsureRead>,
+    /// The lines that a crash may have changed at one of the moments.
+    places: Vec<(PoolIndex, Range<u64>)>,
+}
+
+impl Watched {
+    /// Whether the bytes of a store could have been read with several values, and never were, whatever was stored there last.
+    fn never_reads(&self, loss: &Loss) -> bool {
+        let bytes = loss.at.offset.0..loss.at.offset.0 + loss.len as u64;
+        let is_it = |read: &UnsureRead| {
+            read.place.pool == loss.at.pool && bytes.contains(&read.place.offset.0)
+        };
+        let mut places = self.places.iter();
+        places.any(|(pool, line)| *pool == loss.at.pool && line.contains(&bytes.start))
+            && !self.reads.iter().any(is_it)
+    }
+}
+
 impl Engine<'_, '_> {
     /// Weighs the losses among the findings that no crash has shown to matter. `can_fail` says whether recovery rejects
     /// anything at all.
@@ -91,12 +116,13 @@ impl Engine<'_, '_> {
         let mut moments: Vec<EventIndex> = points.moments().collect();
         moments.sort_unstable();
         let looked_at = spread(&moments, MOMENTS_MAX);
-        let Some(reads) = self.unsure_reads(&looked_at)? else {
+        let Some(watched) = self.unsure_reads(&looked_at)? else {
             return Ok(());
         };
+        let reads = &watched.reads;
         let mut again = None;
         for finding in crashed.findings.iter_mut().filter(|it| is_loss(it)) {
-            let Some(losses) = self.losses_of(finding, linted)? else {
+            let Some((losses, is_left_dirty)) = self.losses_of(finding, linted)? else {
                 continue;
             };
             let is_read = |loss: &Loss| reads.iter().any(|read| loss.is_read_by(read));
@@ -111,7 +137,7 @@ impl Engine<'_, '_> {
                     None => again.insert(self.unsure_reads(&looked_at)?.unwrap_or_default()),
                 };
                 let is_read_again =
-                    |loss: &Loss| seen_again.iter().any(|read| loss.is_read_by(read));
+                    |loss: &Loss| seen_again.reads.iter().any(|read| loss.is_read_by(read));
                 if losses.iter().any(is_read_again) {
                     become_missing_flush(finding, is_explored && can_fail, remedy);
                 }
@@ -124,6 +150,12 @@ impl Engine<'_, '_> {
             {
                 finding.severity = Severity::Warning;
                 finding.message.push_str("; recovery puts it right");
+            } else if is_explored
+                && can_fail
+                && is_left_dirty
+                && losses.iter().all(|loss| watched.never_reads(loss))
+            {
+                become_transient(finding);
             }
         }
         Ok(())
@@ -144,11 +176,9 @@ impl Engine<'_, '_> {
 
     /// What recovery reads at these moments that a crash may have changed, if all other reads see the newest value.
     /// Nothing if its reads cannot be watched.
-    fn unsure_reads(
-        &mut self,
-        moments: &[EventIndex],
-    ) -> Result<Option<Vec<UnsureRead>>, CheckError> {
+    fn unsure_reads(&mut self, moments: &[EventIndex]) -> Result<Option<Watched>, CheckError> {
         let mut reads = Vec::new();
+        let mut places = Vec::new();
         let mut executors = self.runner.executors(false)?;
         let Some(executor) = executors.first_mut() else {
             return Ok(None);
@@ -159,6 +189,11 @@ impl Engine<'_, '_> {
             if table.lines.is_empty() {
                 continue;
             }
+            places.extend(table.lines.iter().map(|line| {
+                let begin = line.id.line.0 * table.line_bytes as u64;
+                let end = begin + table.line_bytes as u64;
+                (line.id.pool, begin..end)
+            }));
             let lines = executor.pools().line_table(&table);
             let request = ExploreRequest {
                 table: &lines,
@@ -187,15 +222,15 @@ impl Engine<'_, '_> {
                 }));
             }
         }
-        Ok(Some(reads))
+        Ok(Some(Watched { reads, places }))
     }
 
-    /// The stores that a finding says are lost, if all of them are known.
+    /// The stores that a finding says are lost, if all of them are known, and whether the program leaves them dirty.
     fn losses_of(
         &self,
         finding: &Finding,
         linted: &Linted,
-    ) -> Result<Option<Vec<Loss>>, CheckError> {
+    ) -> Result<Option<(Vec<Loss>, bool)>, CheckError> {
         let first = finding.places.first().and_then(|place| place.event);
         let hit = linted.hits.iter().find(|hit| {
             let site = hit.sites.first();
@@ -214,7 +249,7 @@ impl Engine<'_, '_> {
                 losses.push(Loss { event, at, len });
             }
         }
-        Ok(Some(losses).filter(|losses| !losses.is_empty()))
+        Ok(Some((losses, hit.is_left_dirty)).filter(|(losses, _)| !losses.is_empty()))
     }
 
     /// Whether recovery succeeds and leaves the same value, lost or not, at several of these moments.
@@ -295,6 +330,25 @@ fn become_missing_flush(finding: &mut Finding, is_explored: bool, remedy: Remedy
         fix: finding.fix.take(),
         ..Finding::new(
             Code::StoreNotFlushed,
+            message,
+            std::mem::take(&mut finding.places),
+        )
+    };
+}
+
+/// The program has never waited for this data to be durable, and recovery does not read it.
+fn become_transient(finding: &mut Finding) {
+    let here = finding.places.first();
+    let whose = here.map_or_else(String::new, SourcePlace::in_function);
+    let message = format!(
+        "the data stored{whose} is never made durable for its own sake, and recovery does not read it"
+    );
+    let explanation = "data that need not survive can be kept in volatile memory";
+    *finding = Finding {
+        count: finding.count,
+        explanation: Some(explanation.to_owned()),
+        ..Finding::new(
+            Code::TransientData,
             message,
             std::mem::take(&mut finding.places),
         )

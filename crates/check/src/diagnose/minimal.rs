@@ -3,6 +3,8 @@
 //! Where that is a part of a store, it is tried whether the loss of the whole store is bad, too. If it is not, the store
 //! is *torn*.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use powerfail_model::{CrashState, EventIndex, LineId};
 
 use super::{Failing, Inquiry, StoresOf};
@@ -161,6 +163,18 @@ impl Minimal {
         let pieces = before.count();
         let torn = TornStore { event, pieces, of };
         (pieces > 0).then_some((torn, *version - pieces))
+    }
+
+    /// How many stores the lines have whose versions count pieces, if they have no store in part.
+    pub(crate) fn whole_stores(&self) -> BTreeMap<LineId, usize> {
+        let lines = self.lines.iter().enumerate();
+        let lines = lines.filter(|(number, _)| self.partial(*number).is_none());
+        let counted = lines.filter_map(|(_, (id, version))| {
+            let pieces = self.stores.get(id)?.get(..*version)?;
+            let stores: BTreeSet<EventIndex> = pieces.iter().copied().collect();
+            (stores.len() < pieces.len()).then_some((*id, stores.len()))
+        });
+        counted.collect()
     }
 
     /// Goes to the next line that has a part of a store, or to the end.

@@ -97,6 +97,7 @@ impl Diagnosis {
             pool: line.pool.0,
             pool_offset: line.line.0 * line_bytes,
             version: *version,
+            stores: self.whole.get(line).copied(),
         });
         Evidence {
             failure: FailurePoint {

@@ -180,6 +180,7 @@ mod tests {
             pool: 0,
             pool_offset: 0,
             version: 0,
+            stores: None,
         };
         let evidence = Evidence {
             failure: FailurePoint {

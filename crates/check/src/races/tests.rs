@@ -259,6 +259,7 @@ fn shown(mut finding: Finding, lost: usize) -> Finding {
         pool: 0,
         pool_offset: 0,
         version: 0,
+        stores: None,
     };
     finding.evidence = Some(Evidence {
         failure: FailurePoint {

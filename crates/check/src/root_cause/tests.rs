@@ -29,6 +29,7 @@ fn shown(code: Code, places: Vec<SourcePlace>, recovery: RecoveryOutcome, lost: 
         pool: 0,
         pool_offset: 0,
         version: 0,
+        stores: None,
     };
     Finding {
         evidence: Some(Evidence {

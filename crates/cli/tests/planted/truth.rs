@@ -227,6 +227,7 @@ mod tests {
                         pool: 0,
                         pool_offset: 64,
                         version: 0,
+                        stores: None,
                     }],
                     again: None,
                     filled: Vec::new(),

@@ -1,7 +1,8 @@
 //! What becomes durable, or vanishes: fences, syncs, and files that are cut.
 
 use powerfail_finding::Code;
-use powerfail_model::{Domain, FenceKind, PoolIndex, PoolOffset};
+use powerfail_model::{Domain, Event, FenceKind, PoolIndex, PoolOffset, StoreKind};
+use powerfail_trace::Body;
 
 use super::{Moment, Pass, mask};
 use crate::attribution::User;
@@ -49,17 +50,24 @@ impl Pass<'_> {
 
     /// A fence that orders threads as well was the last event of its thread, and had nothing to wait for. If the same
     /// function flushes next, the fence is meant for that, and useless: a line's own stores come before its flush anyway.
-    /// It is useless as well if the same function has just fenced, and there is no other thread. Otherwise it may be there
-    /// for other threads.
+    /// Where there is no other thread, it is useless as well if the same function has just fenced, or if it stores next: a
+    /// fence makes nothing durable that was not flushed. Otherwise it may be there for other threads.
     #[inline]
-    pub(super) fn end_idle_fence(&mut self, now: Moment, is_flush: bool) {
+    pub(super) fn end_idle_fence(&mut self, now: Moment, next: &Body<'_>) {
         let Some(IdleFence { seen, repeats }) = self.threads.get(now.thread).idle_fence.take()
         else {
             return;
         };
+        let follower = match next {
+            Body::Pm(Event::Flush { .. }) => self.users.of_order(now.stack),
+            Body::Pm(Event::Store {
+                kind: StoreKind::Plain,
+                ..
+            }) if self.is_single_thread && !now.silent => self.users.of_store(now.stack),
+            _ => User::NONE,
+        };
         let fence = self.users.of_order(seen.stack);
-        let flush = self.users.of_order(now.stack);
-        let is_leading = is_flush && flush.is_attributed() && self.is_same_function(fence, flush);
+        let is_leading = follower.is_attributed() && self.is_same_function(fence, follower);
         self.full_fences.add(seen, is_leading || repeats);
     }
 

@@ -192,15 +192,23 @@ impl Pass<'_> {
                     store.flush_event = event;
                     store.flush_stack = stack;
                 }
-                if let Some(flushed) = self.flushed_sites.get_mut(store.stack.0 as usize) {
-                    *flushed = true;
+                let fences = self.threads.get(store.thread).fences - store.fences;
+                let site = store.stack.0 as usize;
+                let timing = if fences == 0 {
+                    &mut self.prompt_sites
+                } else {
+                    &mut self.late_sites
+                };
+                for sites in [&mut self.flushed_sites, timing] {
+                    if let Some(seen) = sites.get_mut(site) {
+                        *seen = true;
+                    }
                 }
                 if self.warnings && flush.is_some() && !now.silent && !store.has(flag::SILENT) {
                     match newest {
                         None => newest = Some(*store),
                         Some(_) => other = Some(*store),
                     }
-                    let fences = self.threads.get(store.thread).fences - store.fences;
                     if fences >= self.dirty_fences && locked_words & words(store.live) == 0 {
                         self.late_stores.push(*store);
                     }

@@ -394,7 +394,11 @@ impl Naive<'_> {
                 )
             });
             let next = self.steps[event + 1..].iter().find(of_thread);
-            let is_leading = next.is_some_and(|next| matches!(next.act, Act::Flush(..)));
+            let is_leading = next.is_some_and(|next| match next.act {
+                Act::Flush(..) => true,
+                Act::Store(StoreKind::Plain, ..) => self.is_single_thread,
+                _ => false,
+            });
             let last = self.steps[..event].iter().rev().find(of_thread);
             let repeats = last.is_some_and(|last| {
                 matches!(last.act, Act::Fence(FenceKind::Sfence | FenceKind::Mfence))

@@ -153,6 +153,23 @@ fn an_mfence_before_a_flush_of_the_same_function_is_redundant() {
     assert_eq!(locked, []);
 }
 
+/// A fence makes nothing durable that was not flushed, and stores of one thread are in order without it.
+#[test]
+fn an_mfence_before_a_store_is_redundant_without_other_threads() {
+    let mfence = Event::Fence(FenceKind::Mfence);
+    let found_with = |threads| {
+        let mut script = Script::with_threads(threads);
+        script.line(20).store(0, 1);
+        script.line(30).pm(mfence);
+        script.line(31).store(8, 2);
+        script.line(32).clwb(0);
+        script.line(33).pm(mfence);
+        found(&mut script)
+    };
+    assert_eq!(found_with(1), [(Code::RedundantFence, vec![30], 1)]);
+    assert_eq!(found_with(2), []);
+}
+
 #[test]
 fn a_redundant_flush_with_its_fence_is_one_finding() {
     let bug = found(

@@ -1,6 +1,6 @@
 //! What a crash showed: when the power failed, what was lost, what recovery did, what differs.
 
-use powerfail_finding::{Evidence, RecoveryOutcome};
+use powerfail_finding::{DurableBy, Evidence, RecoveryOutcome};
 
 use crate::text::{BAD, FAINT, GOOD, count, plural, printable, width};
 
@@ -14,7 +14,14 @@ const LINE_COLUMNS: usize = 160;
 /// Lines of pools that are named.
 const LOST_LINES: usize = 4;
 
-pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
+pub(super) fn texts(
+    evidence: &Evidence,
+    durable_by: DurableBy,
+) -> Vec<(&'static str, String)> {
+    let unit = match durable_by {
+        DurableBy::Flush => "line",
+        DurableBy::Sync => "sector",
+    };
     let mut texts = vec![("failure", failure(evidence))];
     let lost = &evidence.failure.lost_lines;
     if !lost.is_empty() {
@@ -23,23 +30,24 @@ pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
             .take(LOST_LINES)
             .map(|line| {
                 // A store that is torn is one of those that become durable in pieces.
-                let keeps = match line.version {
+                let is_in_pieces = evidence.torn && line.stores.is_none();
+                let keeps = match line.stores.unwrap_or(line.version) {
                     0 => "none of its stores survives".to_owned(),
-                    1 if evidence.torn => "1 piece of its stores survives".to_owned(),
-                    more if evidence.torn => {
+                    1 if is_in_pieces => "1 piece of its stores survives".to_owned(),
+                    more if is_in_pieces => {
                         format!("{} pieces of its stores survive", count(more as u64))
                     }
                     1 => "1 of its stores survives".to_owned(),
                     more => format!("{} of its stores survive", count(more as u64)),
                 };
                 format!(
-                    "line {:#x} of pool {}: {keeps}",
+                    "{unit} {:#x} of pool {}: {keeps}",
                     line.pool_offset, line.pool
                 )
             })
             .collect();
         if lost.len() > LOST_LINES {
-            let more = plural((lost.len() - LOST_LINES) as u64, "more line");
+            let more = plural((lost.len() - LOST_LINES) as u64, &format!("more {unit}"));
             lines.push(format!("and {more}"));
         }
         texts.push(("lost", lines.join("\n")));

@@ -311,6 +311,7 @@ mod tests {
             pool: 0,
             pool_offset: 64,
             version: 0,
+            stores: None,
         };
         let evidence = Evidence {
             failure: FailurePoint {

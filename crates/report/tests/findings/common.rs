@@ -120,6 +120,7 @@ pub(crate) fn lost_store() -> Finding {
                 pool: 0,
                 pool_offset: 0x40,
                 version: 0,
+                stores: None,
             }],
             again: None,
             filled: Vec::new(),

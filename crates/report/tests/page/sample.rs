@@ -171,6 +171,7 @@ fn finding(number: u32) -> Finding {
                 pool: 0,
                 pool_offset: 0x40,
                 version: 0,
+                stores: None,
             }],
             again: None,
             filled: Vec::new(),
