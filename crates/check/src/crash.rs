@@ -466,7 +466,7 @@ impl Engine<'_, '_> {
             let finding = if hit.confirmed {
                 Some(lint::finding(hit, places)?)
             } else if hit.code == Code::StoreNotAdded {
-                Some(self.confirm_rollback(hit, places)?)
+                Some(self.confirm_rollback(hit, linted, places)?)
             } else {
                 let confirmed = self.confirm(hit, places);
                 let confirmed = self.unless_interrupted(confirmed)?;

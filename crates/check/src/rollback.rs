@@ -2,7 +2,8 @@
 //!
 //! The power fails just before the commit, with all stores durable, and recovery runs. What the library does
 //! not roll back is still there afterwards: then the finding is an error. It is one as well if recovery fails
-//! there and would not without this store. Otherwise it is a warning: recovery has put the value right, or the
+//! there and would not without this store, or if it fails with this one alone of those that the transaction does not know, and
+//! succeeds without all of them. Otherwise it is a warning: recovery has put the value right, or the
 //! transaction stored what was there before.
 
 use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity, hex};
@@ -50,6 +51,7 @@ impl Engine<'_, '_> {
     pub(crate) fn confirm_rollback(
         &mut self,
         hit: &Hit,
+        linted: &Linted,
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
         let mut finding = lint::finding(hit, places)?;
@@ -61,7 +63,7 @@ impl Engine<'_, '_> {
             let Some(moment) = moment_of(self.trace, *store)? else {
                 continue;
             };
-            match self.crash_before_commit(&moment)? {
+            match self.crash_before_commit(&moment, hit, linted)? {
                 Outcome::Nothing => {}
                 Outcome::PutRight => {
                     finding.message = lint::not_added(&finding.places, "; recovery puts it right");
@@ -171,7 +173,12 @@ impl Engine<'_, '_> {
         Ok(cause.filter(|_| succeeds))
     }
 
-    fn crash_before_commit(&mut self, moment: &Moment) -> Result<Outcome, CheckError> {
+    fn crash_before_commit(
+        &mut self,
+        moment: &Moment,
+        hit: &Hit,
+        linted: &Linted,
+    ) -> Result<Outcome, CheckError> {
         let [old, new] = self
             .runner
             .read_at([moment.store, moment.end], moment.at, moment.len)?;
@@ -183,21 +190,25 @@ impl Engine<'_, '_> {
         let (verdict, after) = self.runner.run_and_read(&trial, moment.at, moment.len)?;
         if let Some(symptom) = self.judged(&trial, verdict) {
             // Is this store to blame? Without it recovery should succeed.
-            let undone = Trial {
-                at: moment.end,
-                state: Survival::Again(
-                    CrashState::default(),
-                    vec![Patch {
-                        pool: moment.at.pool,
-                        offset: moment.at.offset.0,
-                        bytes: old,
-                    }],
-                ),
+            let own = Patch {
+                pool: moment.at.pool,
+                offset: moment.at.offset.0,
+                bytes: old,
             };
-            let (verdict, _) = self.runner.run_and_read(&undone, moment.at, moment.len)?;
-            return Ok(match self.judged(&undone, verdict) {
-                None => Outcome::Matters(symptom),
-                Some(_) => Outcome::Nothing,
+            if !self.fails_without(moment, vec![own.clone()])? {
+                return Ok(Outcome::Matters(symptom));
+            }
+            // Or with this one alone of all that the transaction does not know.
+            let others = self.other_stores(moment, hit, linted)?;
+            let mut all = others.clone();
+            all.push(own);
+            let is_to_blame = !others.is_empty()
+                && self.fails_without(moment, others)?
+                && !self.fails_without(moment, all)?;
+            return Ok(if is_to_blame {
+                Outcome::Matters(symptom)
+            } else {
+                Outcome::Nothing
             });
         }
         if after.as_ref() != Some(&new) {
@@ -210,6 +221,55 @@ impl Engine<'_, '_> {
             difference: Some(format!("- {}\n+ {}\n", hex(&old), hex(&new))),
             others: Vec::new(),
         }))
+    }
+
+    /// Whether recovery fails before the commit if some bytes hold what they held before.
+    fn fails_without(&mut self, moment: &Moment, patches: Vec<Patch>) -> Result<bool, CheckError> {
+        let undone = Trial {
+            at: moment.end,
+            state: Survival::Again(CrashState::default(), patches),
+        };
+        let (verdict, _) = self.runner.run_and_read(&undone, moment.at, moment.len)?;
+        Ok(self.judged(&undone, verdict).is_some())
+    }
+
+    /// What undoes the stores of other lines of code that the same transaction does not know.
+    fn other_stores(
+        &mut self,
+        moment: &Moment,
+        hit: &Hit,
+        linted: &Linted,
+    ) -> Result<Vec<Patch>, CheckError> {
+        let hits = { linted.hits.iter() }.filter(|it| it.code == Code::StoreNotAdded);
+        let hits = hits.filter(|it| it.sites != hit.sites);
+        let is_near = |store: &EventIndex| {
+            *store < moment.end && moment.end.0 - store.0 <= TRANSACTION_EVENTS_MAX
+        };
+        let mut near: Vec<EventIndex> = { hits.flat_map(|it| &it.more) }
+            .copied()
+            .filter(is_near)
+            .collect();
+        // Of stores to the same bytes the oldest decides.
+        near.sort_unstable_by_key(|store| std::cmp::Reverse(*store));
+        near.truncate(STORES_UNDONE_MAX);
+        let mut patches = Vec::new();
+        for store in near {
+            let other = moment_of(self.trace, store)?;
+            let Some(other) = other.filter(|other| other.end == moment.end) else {
+                continue;
+            };
+            let [old, new] = self
+                .runner
+                .read_at([store, moment.end], other.at, other.len)?;
+            if old != new {
+                patches.push(Patch {
+                    pool: other.at.pool,
+                    offset: other.at.offset.0,
+                    bytes: old,
+                });
+            }
+        }
+        Ok(patches)
     }
 
     fn judged(&self, trial: &Trial, verdict: Verdict) -> Option<Symptom> {

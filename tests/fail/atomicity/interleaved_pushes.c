@@ -38,7 +38,7 @@ static void push(uint64_t number)
 		swapped = swap(&pool->head, &head, number); // expect: PF0301
 	} while (!swapped);
 	pm_persist(&pool->head);
-	__atomic_fetch_add(&pool->length, 1, __ATOMIC_SEQ_CST); // may: PF0101, PF0201
+	__atomic_fetch_add(&pool->length, 1, __ATOMIC_SEQ_CST);
 	pm_persist(&pool->length);
 }
 

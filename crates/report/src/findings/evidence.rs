@@ -14,10 +14,7 @@ const LINE_COLUMNS: usize = 160;
 /// Lines of pools that are named.
 const LOST_LINES: usize = 4;
 
-pub(super) fn texts(
-    evidence: &Evidence,
-    durable_by: DurableBy,
-) -> Vec<(&'static str, String)> {
+pub(super) fn texts(evidence: &Evidence, durable_by: DurableBy) -> Vec<(&'static str, String)> {
     let unit = match durable_by {
         DurableBy::Flush => "line",
         DurableBy::Sync => "sector",
