@@ -359,6 +359,7 @@ mod tests {
                 .collect(),
             declared: DeclaredContents::default(),
             fixed: None,
+            unmatched: None,
         }
     }
 
