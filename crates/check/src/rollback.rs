@@ -44,6 +44,8 @@ enum Outcome {
     PutRight,
     /// The new value is still there, or recovery fails because of it.
     Matters(Symptom),
+    /// Recovery fails, and not only because of it.
+    MattersAlone(Symptom),
 }
 
 impl Engine<'_, '_> {
@@ -63,12 +65,19 @@ impl Engine<'_, '_> {
             let Some(moment) = moment_of(self.trace, *store)? else {
                 continue;
             };
-            match self.crash_before_commit(&moment, hit, linted)? {
+            let outcome = self.crash_before_commit(&moment, hit, linted)?;
+            if matches!(outcome, Outcome::MattersAlone(_)) {
+                finding.explain(
+                    "the transaction has not added other memory either; recovery also fails if only this store is not rolled back"
+                        .to_owned(),
+                );
+            }
+            match outcome {
                 Outcome::Nothing => {}
                 Outcome::PutRight => {
                     finding.message = lint::not_added(&finding.places, "; recovery puts it right");
                 }
-                Outcome::Matters(symptom) => {
+                Outcome::Matters(symptom) | Outcome::MattersAlone(symptom) => {
                     let survives = matches!(symptom.outcome, RecoveryOutcome::Content { .. });
                     let what = if survives {
                         ", and its value survives rollback"
@@ -206,7 +215,7 @@ impl Engine<'_, '_> {
                 && self.fails_without(moment, others)?
                 && !self.fails_without(moment, all)?;
             return Ok(if is_to_blame {
-                Outcome::Matters(symptom)
+                Outcome::MattersAlone(symptom)
             } else {
                 Outcome::Nothing
             });
