@@ -3,6 +3,8 @@
 use std::env;
 use std::path::PathBuf;
 
+use powerfail_runtime_build::older_glibc::{Kind, link_arguments};
+
 fn main() {
     for source in powerfail_runtime_build::sources() {
         println!("cargo::rerun-if-changed={}", source.display());
@@ -19,6 +21,9 @@ fn main() {
         "cargo::rustc-env=POWERFAIL_QEMU_PLUGIN={}",
         libraries.plugin.display()
     );
+    for argument in link_arguments(&out, Kind::Executable) {
+        println!("cargo::rustc-link-arg-bins={argument}");
+    }
     let is_release = env::var_os("PROFILE").is_some_and(|profile| profile == "release");
     let built_from = if is_release {
         if let Some(log) = powerfail_runtime_build::commit_log() {

@@ -64,7 +64,7 @@ pub fn build(binary: &Path, out: &Path, compression: &str) -> anyhow::Result<Pat
 
 /// What dpkg knows about the package.
 fn control(binary: &Path, tree: &Path) -> anyhow::Result<String> {
-    let libc = newest_libc(&fs::read(binary)?).context("the binary names no version of glibc")?;
+    let libc = newest_libc(binary)?;
     let kibibytes = size(tree)?.div_ceil(1024);
     Ok(format!(
         "Package: powerfail\n\
@@ -83,19 +83,21 @@ fn control(binary: &Path, tree: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// The newest version of glibc that symbols of a binary need: `2.34`.
-fn newest_libc(binary: &[u8]) -> Option<String> {
-    const NAME: &[u8] = b"GLIBC_2.";
-    let places = binary
-        .windows(NAME.len())
-        .enumerate()
-        .filter(|(_, it)| *it == NAME);
-    let minors = places.filter_map(|(at, _)| {
-        let rest = binary[at + NAME.len()..]
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit());
-        let digits: Vec<u8> = rest.copied().collect();
-        String::from_utf8(digits).ok()?.parse::<u32>().ok()
+/// The newest version of glibc that a binary needs: `2.31`.
+pub fn newest_libc(binary: &Path) -> anyhow::Result<String> {
+    let mut command = Command::new("readelf");
+    let text = output(command.args(["--wide", "--version-info"]).arg(binary))?;
+    newest_of(&String::from_utf8_lossy(&text)).context("the binary names no version of glibc")
+}
+
+fn newest_of(text: &str) -> Option<String> {
+    // `0x0050:   Name: GLIBC_2.2.5  Flags: none  Version: 3`
+    let names = text
+        .lines()
+        .filter_map(|line| line.split("Name: GLIBC_2.").nth(1));
+    let minors = names.filter_map(|rest| {
+        let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
+        digits.parse::<u32>().ok()
     });
     Some(format!("2.{}", minors.max()?))
 }
@@ -136,12 +138,15 @@ fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::newest_libc;
+    use super::newest_of;
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        let names = b"\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.4\0GLIBC_PRIVATE\0";
-        assert_eq!(newest_libc(names), Some("2.34".to_owned()));
-        assert_eq!(newest_libc(b"none"), None);
+        let text = "  0x0010: Version: 1  File: libc.so.6  Cnt: 3\n\
+            \x20 0x0020:   Name: GLIBC_2.2.5  Flags: none  Version: 4\n\
+            \x20 0x0030:   Name: GLIBC_2.34  Flags: none  Version: 3\n\
+            \x20 0x0040:   Name: GLIBC_2.4  Flags: none  Version: 2\n";
+        assert_eq!(newest_of(text), Some("2.34".to_owned()));
+        assert_eq!(newest_of("none"), None);
     }
 }

@@ -21,8 +21,9 @@ use crate::exit::{Exit, complain};
 use crate::html;
 use crate::interrupt;
 use crate::progress::open_watched;
-use crate::record::{QEMU_PLUGIN, RUNTIME};
+use crate::record::QEMU_PLUGIN;
 use crate::report_output;
+use crate::runtime::runtime;
 use crate::watcher::Watcher;
 
 pub(crate) fn check(args: &CheckCommand) -> anyhow::Result<Exit> {
@@ -89,7 +90,7 @@ pub(crate) fn run_with<T>(
 ) -> T {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     call(&mut Session {
-        runtime: RUNTIME,
+        runtime: runtime(),
         plugin: QEMU_PLUGIN,
         suppressions,
         arguments: &arguments,

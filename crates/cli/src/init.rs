@@ -14,7 +14,7 @@ use crate::check::refuse;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::print;
-use crate::record::RUNTIME;
+use crate::runtime::runtime;
 use crate::watcher::Watcher;
 
 pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
@@ -43,7 +43,7 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
         time_limit: args.record_timeout,
     };
     interrupt::watch();
-    let proposal = match try_program(&options, RUNTIME, &mut Watcher::default()) {
+    let proposal = match try_program(&options, runtime(), &mut Watcher::default()) {
         Ok(proposal) => proposal,
         Err(InitError::Session(error)) => return refuse(error),
         Err(error @ (InitError::NothingWritten | InitError::NothingRecorded { .. })) => {

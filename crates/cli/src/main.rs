@@ -26,6 +26,7 @@ mod record;
 mod replay;
 mod report;
 mod report_output;
+mod runtime;
 mod trace;
 mod view;
 mod vm;

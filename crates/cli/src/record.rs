@@ -8,9 +8,7 @@ use powerfail_report::record as report;
 use crate::configuration::configuration;
 use crate::exit::{Exit, complain};
 use crate::output::print_json;
-
-/// The runtime that is preloaded into the target.
-pub(crate) static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
+use crate::runtime::runtime;
 
 /// The plugin of QEMU, which records statically linked targets and whole machines.
 pub(crate) static QEMU_PLUGIN: &[u8] = include_bytes!(env!("POWERFAIL_QEMU_PLUGIN"));
@@ -50,7 +48,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
             length: schedule.length,
         };
     }
-    let (summary, failure) = match powerfail_recorder::record(&options, RUNTIME) {
+    let (summary, failure) = match powerfail_recorder::record(&options, runtime()) {
         Ok(summary) => (summary, None),
         Err(RecordError::Unsupported(unsupported)) => {
             complain(&unsupported.to_string());

@@ -13,7 +13,7 @@ use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::read_trace;
-use crate::record::RUNTIME;
+use crate::runtime::runtime;
 use crate::vm;
 use crate::watcher::Watcher;
 
@@ -66,7 +66,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         return vm::shell_on_crash(&replay, &recovery.recover);
     }
     interrupt::watch();
-    let replayed = replay.run(RUNTIME, &mut Watcher::default())?;
+    let replayed = replay.run(runtime(), &mut Watcher::default())?;
     show(finding, args)?;
     conclude(&replayed, args)
 }
@@ -92,7 +92,7 @@ fn find<'r>(report: &'r Report, args: &ReplayArgs) -> anyhow::Result<&'r Finding
 fn debug(replay: &Replay<'_>) -> anyhow::Result<Exit> {
     let directory =
         powerfail_image::scratch_directory().context("a directory for the crash image")?;
-    let mut command = replay.debugger(RUNTIME, directory.path())?;
+    let mut command = replay.debugger(runtime(), directory.path())?;
     interrupt::leave_to_child();
     command
         .status()

@@ -7,12 +7,21 @@
 //! The directory is `runtime` inside the target directory, shared by all profiles and by `cargo check`, `clippy`,
 //! `doc`, `test` and `bench`: the runtime is compiled once. Cargo's own lock lets one build at a time into it.
 
+pub mod older_glibc;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The crates that are linked into the runtime and into the plugin of QEMU.
-const CRATES: [&str; 5] = ["runtime", "qemu-plugin", "patch", "protocol", "unwind"];
+/// The crates that are linked into the runtime and into the plugin of QEMU, and the one that says how.
+const CRATES: [&str; 6] = [
+    "runtime",
+    "qemu-plugin",
+    "patch",
+    "protocol",
+    "unwind",
+    "runtime-build",
+];
 
 /// The files and directories that the library is built from.
 pub fn sources() -> Vec<PathBuf> {
@@ -65,7 +74,7 @@ pub fn build(target_directory: &Path) -> Libraries {
         "the runtime or the plugin of QEMU does not build: {status}"
     );
     Libraries {
-        runtime: own.join("runtime/libpowerfail_runtime.so"),
+        runtime: older_glibc::finished(&own.join("runtime/libpowerfail_runtime.so"), &own),
         plugin: own.join("runtime/libpowerfail_qemu_plugin.so"),
     }
 }

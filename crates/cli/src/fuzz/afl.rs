@@ -8,7 +8,7 @@ use super::options::input_way;
 use crate::args::FuzzAflArgs;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
-use crate::record::RUNTIME;
+use crate::runtime::runtime;
 
 pub(crate) fn afl(args: &FuzzAflArgs) -> anyhow::Result<Exit> {
     let options = AflOptions {
@@ -22,7 +22,7 @@ pub(crate) fn afl(args: &FuzzAflArgs) -> anyhow::Result<Exit> {
     };
     let served = serve_afl(
         &options,
-        RUNTIME,
+        runtime(),
         interrupt::watch,
         interrupt::is_interrupted,
     );

@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::print;
 use crate::progress::{Items, Progress};
-use crate::record::RUNTIME;
+use crate::runtime::runtime;
 
 pub(crate) fn corpus(args: &FuzzCminArgs) -> anyhow::Result<Exit> {
     let (out, runtime) = prepare(&args.out, args.consent.yes)?;
@@ -142,7 +142,7 @@ fn prepare(out: &Path, yes: bool) -> anyhow::Result<(PathBuf, Arc<[u8]>)> {
     interrupt::watch();
     let out = std::path::absolute(out).with_context(|| out.display().to_string())?;
     enter(&out, yes)?;
-    Ok((out, RUNTIME.into()))
+    Ok((out, runtime().into()))
 }
 
 /// Adds a smaller test case, and retires the larger one.

@@ -9,13 +9,13 @@ use crate::args::FuzzRepairArgs;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::print;
-use crate::record::RUNTIME;
+use crate::runtime::runtime;
 
 pub(crate) fn campaign(args: &FuzzRepairArgs) -> anyhow::Result<Exit> {
     interrupt::watch();
     let out = std::path::absolute(&args.out).with_context(|| args.out.display().to_string())?;
     enter(&out, args.consent.yes)?;
-    let repaired = repair(&out, &RUNTIME.into(), &mut super::warn);
+    let repaired = repair(&out, &runtime().into(), &mut super::warn);
     let repaired = match repaired {
         Ok(repaired) => repaired,
         Err(error) => return refusal(error),

@@ -13,7 +13,7 @@ use crate::configuration::configuration;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::{print, print_json};
-use crate::record::RUNTIME;
+use crate::runtime::runtime;
 
 pub(crate) fn run(args: FuzzArgs, yes: bool) -> anyhow::Result<Exit> {
     let settings = args.settle(configuration()?.fuzz);
@@ -40,7 +40,7 @@ pub(crate) fn run(args: FuzzArgs, yes: bool) -> anyhow::Result<Exit> {
         |_: &_| false
     };
     let screen = Screen::new(words.join(" "), ends_with);
-    let runtime: Arc<[u8]> = RUNTIME.into();
+    let runtime: Arc<[u8]> = runtime().into();
     let summary = powerfail_fuzz::run(&options, &runtime, &screen);
     screen.finish();
     let powerfail_fuzz::CampaignSummary {

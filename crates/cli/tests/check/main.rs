@@ -34,6 +34,7 @@ mod oracle;
 mod outcomes;
 mod pages;
 mod pools;
+mod python_lines;
 mod refused;
 mod replay;
 mod reporting;

@@ -44,6 +44,25 @@ fn the_package_has_everything() {
 }
 
 #[test]
+fn what_is_installed_runs_with_glibc_2_31() {
+    for file in [
+        env!("CARGO_BIN_EXE_powerfail"),
+        env!("CARGO_BIN_EXE_cargo-powerfail"),
+        env!("POWERFAIL_RUNTIME"),
+        env!("POWERFAIL_QEMU_PLUGIN"),
+    ] {
+        let version = deb::newest_libc(Path::new(file)).expect("a version");
+        let minor = version
+            .strip_prefix("2.")
+            .and_then(|it| it.parse::<u32>().ok());
+        assert!(
+            minor.is_some_and(|minor| minor <= 31),
+            "{file} needs glibc {version}; see crates/runtime-build/src/older_glibc.c"
+        );
+    }
+}
+
+#[test]
 fn every_licence_is_allowed() {
     let crates = notices::crates().expect("the crates");
     assert!(crates.len() > 50, "only {} crates", crates.len());

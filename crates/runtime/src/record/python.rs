@@ -3,16 +3,18 @@
 //! `CPython` keeps its own call stack in memory. From the state of the thread, a chain leads over the calls of the
 //! interpreter's loop, each of which has a record in its C stack frame, to the frames of the Python functions that it
 //! executes, and from a frame to its code: file, function, and a table from instructions to lines. Nothing is called:
-//! everything is read, and only if it is mapped. The layout is that of `CPython` 3.11; other versions are left alone.
+//! everything is read, and only if it is mapped. The layouts are those of `CPython` 3.11 to 3.13; other versions are left
+//! alone. From 3.12 on, each call of the loop has a frame of its own, which lies in its C stack frame and stands at the end
+//! of those that it executes; from 3.13 on there are no records.
 //!
 //! A Python function is shown to the host as a module whose offsets are lines. Its address is made of a hash of its
 //! name, so that it is the same in every process and every run ([`FUNCTION`]).
 //!
 //! What a stack depended on can be checked again without asking whether it is mapped: the record of the loop lies in
-//! the C stack, at the same place as long as the C stack is the same, and it leads to the frame that is executed now,
-//! which leads to its caller. So each check has been justified by the ones before it.
+//! the C stack, at the same place as long as the C stack is the same (from 3.13 on, `_PyRuntime` leads to the thread), and it
+//! leads to the frame that is executed now, which leads to its caller. So each check has been justified by the ones before it.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::collections::BTreeSet;
 
 use powerfail_protocol::message::{FUNCTION, FUNCTION_LINES, MessageKind};
@@ -23,8 +25,107 @@ use crate::host;
 use crate::patching::modules::LoadedModule;
 use crate::platform::sys;
 
-/// The version of `CPython` whose layout is known: major and minor.
-const VERSION: u64 = 0x030b;
+/// Where a version of `CPython` keeps what is read.
+struct Layout {
+    /// Major and minor.
+    version: u64,
+    /// Offset in `_PyRuntime`.
+    interpreters: u64,
+    /// Offsets in interpreters and thread states.
+    next_interpreter: u64,
+    threads: u64,
+    thread_id: u64,
+    /// Where a thread state leads to the frame that it executes.
+    current: Current,
+    /// Words of a frame.
+    frame_code: usize,
+    frame_previous: usize,
+    /// What the word [`FRAME_FLAGS`] of a frame says.
+    boundary: Boundary,
+    /// The word of a code object with its first line, and the bit where that begins.
+    first_line: (usize, u32),
+    /// Offset in a code object.
+    instructions: u64,
+    /// Where the characters of strings begin: ASCII, and others.
+    ascii_text: u64,
+    other_text: u64,
+}
+
+enum Current {
+    /// Over a record in the C stack frame of the interpreter's loop; the offset of the frame in it. The previous
+    /// record follows.
+    Record(u64),
+    /// Directly.
+    Frame,
+}
+
+enum Boundary {
+    /// The loop was called for this frame, whose bits say so.
+    Entry(u64),
+    /// The frame stands for a call of the loop, whose C stack frame it lies in, and for no function. These bits have
+    /// this value then.
+    Own(u64, u64),
+}
+
+const IN_C_STACK: Boundary = Boundary::Own(0xff << 48, 3 << 48);
+
+static LAYOUTS: [Layout; 3] = [
+    Layout {
+        version: 0x030b,
+        interpreters: 40,
+        next_interpreter: 0,
+        threads: 16,
+        thread_id: 152,
+        current: Current::Record(8),
+        frame_code: 4,
+        frame_previous: 6,
+        boundary: Boundary::Entry(0xff << 32),
+        first_line: (9, 0),
+        instructions: 184,
+        ascii_text: 48,
+        other_text: 72,
+    },
+    Layout {
+        version: 0x030c,
+        interpreters: 40,
+        next_interpreter: 0,
+        threads: 72,
+        thread_id: 136,
+        current: Current::Record(0),
+        frame_code: 0,
+        frame_previous: 1,
+        boundary: IN_C_STACK,
+        first_line: (8, 32),
+        instructions: 192,
+        ascii_text: 40,
+        other_text: 56,
+    },
+    Layout {
+        version: 0x030d,
+        interpreters: 632,
+        next_interpreter: 7264,
+        threads: 7344,
+        thread_id: 152,
+        current: Current::Frame,
+        frame_code: 0,
+        frame_previous: 1,
+        boundary: IN_C_STACK,
+        first_line: (8, 32),
+        instructions: 200,
+        ascii_text: 40,
+        other_text: 56,
+    },
+];
+
+/// From 3.13 on, `_PyRuntime` begins with offsets for debuggers, marked by a word: those of structures that are not the
+/// same in each release are taken from there. A build without the global lock has others in other structures, too.
+const OFFSETS_FROM: u64 = 0x030d;
+const OFFSETS_MARK: u64 = u64::from_le_bytes(*b"xdebugpy");
+const OFFSETS_WORDS: usize = 10;
+const OFFSETS_FREE_THREADED: usize = 2;
+const OFFSETS_INTERPRETERS: usize = 5;
+const OFFSETS_NEXT: usize = 8;
+const OFFSETS_THREADS: usize = 9;
 
 /// No more frames are read.
 const DEPTH_MAX: usize = 256;
@@ -35,43 +136,33 @@ const NAME_MAX: usize = 1024;
 /// Longer tables of lines are not read.
 const TABLE_MAX: usize = 1 << 20;
 
-/// Offsets in `_PyRuntime`, interpreters and thread states.
-const INTERPRETERS: u64 = 40;
-const NEXT_INTERPRETER: u64 = 0;
-const THREADS: u64 = 16;
+/// Offsets in thread states.
 const NEXT_THREAD: u64 = 8;
 const LOOP_RECORD: u64 = 56;
-const THREAD_ID: u64 = 152;
-/// Offsets in the record of a call of the loop: the frame that it executes, and then the previous record.
-const CURRENT_FRAME: u64 = 8;
+const CURRENT_FRAME: u64 = 72;
 /// Words of a frame.
-const FRAME_CODE: usize = 4;
-const FRAME_PREVIOUS: usize = 6;
 const FRAME_INSTRUCTION: usize = 7;
 const FRAME_FLAGS: usize = 8;
 const FRAME_WORDS: usize = 9;
-/// In the word of flags: the loop was called for this frame.
-const IS_ENTRY: u64 = 0xff << 32;
 /// Words of a code object.
 const CODE_TYPE: usize = 1;
-const CODE_FIRST_LINE: usize = 9;
 const CODE_FILE: usize = 14;
 const CODE_FUNCTION: usize = 16;
 const CODE_LINES: usize = 17;
 const CODE_WORDS: usize = 18;
-const CODE_INSTRUCTIONS: u64 = 184;
 /// Offsets in objects with bytes and in strings, and bits of the word that says how a string is stored.
 const LENGTH: u64 = 16;
 const BYTES: u64 = 32;
 const STORAGE_WORD: usize = 4;
 const IS_COMPACT: u64 = 1 << 5;
 const IS_ASCII: u64 = 1 << 6;
-const ASCII_TEXT: u64 = 48;
-const OTHER_TEXT: u64 = 72;
 
 /// `_PyRuntime`, the type of code objects, and the addresses of the module that has them: zero if there is no
 /// interpreter.
 static RUNTIME: AtomicU64 = AtomicU64::new(0);
+/// Which of [`LAYOUTS`] it has, and the offsets of `interpreters`, `next_interpreter` and `threads`.
+static LAYOUT: AtomicUsize = AtomicUsize::new(0);
+static OFFSETS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static CODE: AtomicU64 = AtomicU64::new(0);
 static FROM: AtomicU64 = AtomicU64::new(0);
 static TO: AtomicU64 = AtomicU64::new(0);
@@ -85,14 +176,37 @@ pub(crate) fn look_at(module: &LoadedModule) {
     let Some(((runtime, code), version)) = found else {
         return;
     };
-    if sys::read_own_word(version).is_none_or(|version| version >> 16 != VERSION) {
+    let Some(version) = sys::read_own_word(version) else {
         return;
+    };
+    let index = LAYOUTS.iter().position(|it| it.version == version >> 16);
+    let Some(index) = index else { return };
+    let Some(offsets) = offsets(runtime, &LAYOUTS[index]) else {
+        return;
+    };
+    for (to, offset) in OFFSETS.iter().zip(offsets) {
+        to.store(offset, Ordering::Relaxed);
     }
+    LAYOUT.store(index, Ordering::Relaxed);
     let (from, to) = module.range();
     CODE.store(code, Ordering::Relaxed);
     FROM.store(from, Ordering::Relaxed);
     TO.store(to, Ordering::Relaxed);
     RUNTIME.store(runtime, Ordering::Release);
+}
+
+/// The offsets of `interpreters`, `next_interpreter` and `threads`, if this is a build whose layout is known.
+fn offsets(runtime: u64, layout: &Layout) -> Option<[u64; 3]> {
+    if layout.version < OFFSETS_FROM {
+        return Some([layout.interpreters, layout.next_interpreter, layout.threads]);
+    }
+    let read: [u64; OFFSETS_WORDS] = words(runtime)?;
+    (read[0] == OFFSETS_MARK && read[OFFSETS_FREE_THREADED] == 0)
+        .then(|| [OFFSETS_INTERPRETERS, OFFSETS_NEXT, OFFSETS_THREADS].map(|word| read[word]))
+}
+
+fn layout() -> &'static Layout {
+    &LAYOUTS[LAYOUT.load(Ordering::Relaxed)]
 }
 
 /// Whether there is an interpreter whose frames can be read.
@@ -140,7 +254,11 @@ impl PythonStack {
         self.checks.clear();
         self.new.clear();
         // What was read before something was not as expected is right.
-        let _ = self.read_loops();
+        let layout = layout();
+        let _ = match layout.boundary {
+            Boundary::Entry(bits) => self.read_records(layout, bits),
+            Boundary::Own(bits, value) => self.read_frames(layout, bits, value),
+        };
     }
 
     /// Nothing of what was read is on the stack that was walked.
@@ -148,17 +266,21 @@ impl PythonStack {
         self.new.clear();
     }
 
-    fn read_loops(&mut self) -> Option<()> {
-        let mut record = sys::read_own_word(thread_state()? + LOOP_RECORD)?;
+    /// Follows the records of the loops, and from each the frames that it executes.
+    fn read_records(&mut self, layout: &Layout, entry: u64) -> Option<()> {
+        let Current::Record(offset) = layout.current else {
+            return None;
+        };
+        let mut record = sys::read_own_word(self.thread_state()? + LOOP_RECORD)?;
         loop {
-            let [mut frame, previous] = words(record.checked_add(CURRENT_FRAME)?)?;
+            let [mut frame, previous] = words(record.checked_add(offset)?)?;
             if previous == 0 {
                 // The outermost record belongs to no call.
                 return None;
             }
             if self.loops.is_empty() {
                 self.checks.push(Check {
-                    address: record + CURRENT_FRAME,
+                    address: record + offset,
                     value: frame,
                 });
             }
@@ -167,16 +289,11 @@ impl PythonStack {
                     return None;
                 }
                 let read: [u64; FRAME_WORDS] = words(frame)?;
-                let line = self.line(read[FRAME_CODE], read[FRAME_INSTRUCTION])?;
-                for word in [FRAME_INSTRUCTION, FRAME_PREVIOUS] {
-                    self.checks.push(Check {
-                        address: frame + 8 * word as u64,
-                        value: read[word],
-                    });
-                }
+                let line = self.line(layout, read[layout.frame_code], read[FRAME_INSTRUCTION])?;
+                self.check_words(frame, &read, [FRAME_INSTRUCTION, layout.frame_previous]);
                 self.lines.push(line);
-                frame = read[FRAME_PREVIOUS];
-                if read[FRAME_FLAGS] & IS_ENTRY != 0 {
+                frame = read[layout.frame_previous];
+                if read[FRAME_FLAGS] & entry != 0 {
                     break;
                 }
             }
@@ -185,8 +302,76 @@ impl PythonStack {
         }
     }
 
+    /// Follows the frames, among which are those that stand for calls of the loop.
+    fn read_frames(&mut self, layout: &Layout, bits: u64, value: u64) -> Option<()> {
+        let thread = self.thread_state()?;
+        let address = match layout.current {
+            Current::Record(offset) => {
+                let record = sys::read_own_word(thread + LOOP_RECORD)?;
+                record.checked_add(offset)?
+            }
+            Current::Frame => thread + CURRENT_FRAME,
+        };
+        let mut frame = sys::read_own_word(address)?;
+        self.checks.push(Check {
+            address,
+            value: frame,
+        });
+        for _ in 0..2 * DEPTH_MAX {
+            let read: [u64; FRAME_WORDS] = words(frame)?;
+            if read[FRAME_FLAGS] & bits == value {
+                self.check_words(frame, &read, [layout.frame_previous]);
+                self.loops.push((frame, self.lines.len()));
+            } else {
+                self.check_words(frame, &read, [FRAME_INSTRUCTION, layout.frame_previous]);
+                // Frames that the interpreter makes for itself, around the constructor of a class, have no line.
+                let line = self.line(layout, read[layout.frame_code], read[FRAME_INSTRUCTION]);
+                self.lines.extend(line);
+            }
+            frame = read[layout.frame_previous];
+        }
+        None
+    }
+
+    fn check_words<const N: usize>(&mut self, frame: u64, read: &[u64], words: [usize; N]) {
+        self.checks.extend(words.map(|word| Check {
+            address: frame + 8 * word as u64,
+            value: read[word],
+        }));
+    }
+
+    /// The state that the interpreter has of the calling thread. If that leads to the frame without a record in the C
+    /// stack, the way to it is checked as well: all of it begins in memory that is always mapped.
+    fn thread_state(&mut self) -> Option<u64> {
+        let own = sys::thread_pointer();
+        let [interpreters, next_interpreter, threads] =
+            core::array::from_fn(|index| OFFSETS[index].load(Ordering::Relaxed));
+        let is_checked = matches!(layout().current, Current::Frame);
+        let mut left = THREADS_MAX;
+        let mut follow = |address: u64| {
+            let value = sys::read_own_word(address)?;
+            if is_checked {
+                self.checks.push(Check { address, value });
+            }
+            Some(value)
+        };
+        let mut interpreter = follow(RUNTIME.load(Ordering::Acquire) + interpreters)?;
+        while interpreter != 0 {
+            let mut thread = follow(interpreter.checked_add(threads)?)?;
+            while thread != 0 {
+                left = left.checked_sub(1)?;
+                if sys::read_own_word(thread.checked_add(layout().thread_id)?)? == own {
+                    return Some(thread);
+                }
+                thread = follow(thread + NEXT_THREAD)?;
+            }
+            interpreter = follow(interpreter + next_interpreter)?;
+        }
+        None
+    }
+
     /// The line of an instruction, as an address.
-    fn line(&mut self, code: u64, instruction: u64) -> Option<u64> {
+    fn line(&mut self, layout: &Layout, code: u64, instruction: u64) -> Option<u64> {
         let read: [u64; CODE_WORDS] = words(code)?;
         if read[CODE_TYPE] != CODE.load(Ordering::Relaxed) {
             return None;
@@ -209,8 +394,9 @@ impl PythonStack {
             return None;
         }
         let table = bytes(table.checked_add(BYTES)?, len)?;
-        let executed = instruction.saturating_sub(code.checked_add(CODE_INSTRUCTIONS)?);
-        let line = python_line(&table, executed, read[CODE_FIRST_LINE] as u32);
+        let executed = instruction.saturating_sub(code.checked_add(layout.instructions)?);
+        let (word, bit) = layout.first_line;
+        let line = python_line(&table, executed, (read[word] >> bit) as u32);
         Some(address | u64::from(line).min(FUNCTION_LINES - 1))
     }
 
@@ -224,26 +410,6 @@ impl PythonStack {
             }
         }
     }
-}
-
-/// The state that the interpreter has of the calling thread.
-fn thread_state() -> Option<u64> {
-    let own = sys::thread_pointer();
-    let runtime = RUNTIME.load(Ordering::Acquire);
-    let mut interpreter = sys::read_own_word(runtime + INTERPRETERS)?;
-    let mut left = THREADS_MAX;
-    while interpreter != 0 {
-        let mut thread = sys::read_own_word(interpreter.checked_add(THREADS)?)?;
-        while thread != 0 {
-            left = left.checked_sub(1)?;
-            if sys::read_own_word(thread.checked_add(THREAD_ID)?)? == own {
-                return Some(thread);
-            }
-            thread = sys::read_own_word(thread + NEXT_THREAD)?;
-        }
-        interpreter = sys::read_own_word(interpreter + NEXT_INTERPRETER)?;
-    }
-    None
 }
 
 /// Words of memory, if they are mapped.
@@ -270,7 +436,7 @@ fn string(address: u64) -> Option<Vec<u8>> {
         return None;
     }
     if storage & IS_ASCII != 0 {
-        return bytes(address + ASCII_TEXT, len);
+        return bytes(address + layout().ascii_text, len);
     }
     // One, two or four bytes for each character.
     let width = (storage >> 2 & 7) as usize;
@@ -278,7 +444,7 @@ fn string(address: u64) -> Option<Vec<u8>> {
         return None;
     }
     let mut text = String::new();
-    for unit in bytes(address + OTHER_TEXT, len * width)?.chunks_exact(width) {
+    for unit in bytes(address + layout().other_text, len * width)?.chunks_exact(width) {
         let number = unit
             .iter()
             .rev()
