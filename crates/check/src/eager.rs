@@ -9,6 +9,7 @@
 
 mod failures;
 mod reads;
+mod rounds;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -105,7 +106,13 @@ pub(crate) fn explore(
     let end = Trial::prefix(EventIndex(engine.trace.event_count()));
     let each = engine.runner.time_of_streamed(&end)?;
     let jobs = engine.runner.job_count();
-    let limit = budget.map(|budget| runs_within(budget, each, jobs));
+    // What was watched has taken some of the time.
+    let now = Instant::now();
+    let left = |budget| match engine.until() {
+        Some(until) => until.saturating_duration_since(now).min(budget),
+        None => budget,
+    };
+    let limit = budget.map(|budget| runs_within(left(budget), each, jobs));
     let states = limit.map_or(survey.states, |limit| survey.states.min(limit as u64));
     let runs = u32::try_from(states.div_ceil(jobs as u64)).unwrap_or(u32::MAX);
     engine.observer.event(CheckEvent::Combinations {
@@ -289,14 +296,25 @@ fn run_representatives(
         groups.push(state.group);
     }
     let first = groups.first(limit);
-    run_states(
-        engine,
-        &options,
-        survey,
-        first.len() as u64,
-        Some(&first),
-        ran,
-    )?;
+    // Failures take longer than was estimated if recovery is slow, so the time may end first.
+    let rounds = if engine.has_slow_recoveries {
+        rounds::rounds(first.iter().copied())
+    } else {
+        vec![first.clone()]
+    };
+    for round in rounds {
+        run_states(
+            engine,
+            &options,
+            survey,
+            round.len() as u64,
+            Some(&round),
+            ran,
+        )?;
+        if engine.is_stopped() {
+            break;
+        }
+    }
     let left = limit - first.len();
     if left > 0 && !engine.is_interrupted {
         let mut again = states(engine, &options, survey)?;

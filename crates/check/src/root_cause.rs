@@ -168,7 +168,9 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
                 || is_flushed_instead(cause, other)
         }
         _ if is_repaired_together(cause, other) => true,
-        code if is_symptom(code) && is_symptom(other.code) => are_outcomes(cause, other),
+        code if is_symptom(code) && is_symptom(other.code) => {
+            are_outcomes(cause, other) || wait_for_one_fence(cause, other)
+        }
         code if is_symptom(code) => is_shown_lost(cause, other),
         _ => false,
     }
@@ -204,6 +206,33 @@ fn are_outcomes(cause: &Finding, other: &Finding) -> bool {
         // The same store comes too early, and what it comes before is in one operation.
         !survivors(cause).is_empty() && is_same_survivor && share_function(cause, other)
     }
+}
+
+/// Whether crashes at one fence lose stores of the function that has it, beside others of that function or none: whatever makes recovery
+/// rely on them comes too early for all of them.
+fn wait_for_one_fence(cause: &Finding, other: &Finding) -> bool {
+    let loses = |finding: &Finding| {
+        let evidence = finding.evidence.as_ref();
+        evidence.is_some_and(|it| !it.failure.lost_lines.is_empty() && it.failure.again.is_none())
+    };
+    let function = |finding: &Finding| stores(finding).next().and_then(function_of);
+    let is_alone = |finding: &Finding| {
+        let survivors = finding.places.iter().filter(|it| it.role == Role::Survivor);
+        survivors.map(function_of).all(|it| it == function(finding))
+    };
+    // Where that function is when the power fails.
+    let fence = |finding: &Finding| {
+        let function = function(finding)?;
+        let failure = finding.places.iter().find(|it| it.role == Role::Failure)?;
+        let mut frames = failure.stack.iter();
+        let frame = frames.find(|frame| {
+            frame.file.clone().zip(frame.function.clone()).as_ref() == Some(&function)
+        })?;
+        Some((function, frame.line?))
+    };
+    [cause, other].iter().all(|it| loses(it) && is_alone(it))
+        && fence(cause).is_some()
+        && fence(cause) == fence(other)
 }
 
 /// Whether what the lint says about a store without a flush is about one that a crash has lost, and recovery fails then.

@@ -40,7 +40,7 @@ pub use granularity::{Granularity, OperationKind};
 pub use interleaving::Interleaving;
 pub use keys::{PointKey, PointKeys, StackNames};
 pub use lost_lines::{LostLines, OlderVersion};
-pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
+pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within, spread};
 pub use point::{FailurePoint, Trigger};
 pub use powerfail_protocol::random::Random;
 pub use representatives::{GroupId, Representatives};

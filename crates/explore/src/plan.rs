@@ -117,7 +117,7 @@ fn by_value(tree: &FailurePointsByStack) -> Vec<FailurePoint> {
 }
 
 /// The numbers below `count`, each once, so that any beginning of the sequence is spread evenly.
-fn spread(count: usize) -> impl Iterator<Item = usize> {
+pub fn spread(count: usize) -> impl Iterator<Item = usize> {
     let bits = count.next_power_of_two().trailing_zeros();
     (0..1_usize << bits)
         .map(move |number| {

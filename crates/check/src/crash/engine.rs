@@ -43,7 +43,7 @@ pub(crate) struct Engine<'b, 't> {
     /// The first failure, which the observer has heard of.
     pub(super) first_failing: Option<(Code, EventIndex)>,
     /// Whether a recovery takes longer than a pass over the trace.
-    pub(super) has_slow_recoveries: bool,
+    pub(crate) has_slow_recoveries: bool,
 }
 
 /// When a run has begun, and how long it may take.

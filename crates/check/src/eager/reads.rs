@@ -11,6 +11,7 @@ use std::time::Instant;
 use powerfail_explore::{Survey, VariedLines};
 use powerfail_model::{LineId, LineIndex, PoolIndex};
 
+use super::rounds::rounds;
 use crate::crash::Engine;
 use crate::error::CheckError;
 use crate::options::WatchedRecovery;
@@ -45,15 +46,6 @@ pub(super) fn read_lines(
     let segments: Vec<_> = segments
         .filter(|(number, segment)| survey.is_chosen(*number) && segment.combinations > 1)
         .collect();
-    let trials: Vec<Trial> = segments
-        .iter()
-        .flat_map(|(_, segment)| {
-            [Survival::Newest, Survival::Floors].map(|state| Trial {
-                at: segment.at,
-                state,
-            })
-        })
-        .collect();
     // Half of the time is for the states themselves.
     let now = Instant::now();
     let until = engine.until();
@@ -61,23 +53,40 @@ pub(super) fn read_lines(
     let is_late = || until.is_some_and(|until| Instant::now() >= until);
     let observer = &*engine.observer;
     let is_interrupted = || observer.is_interrupted();
-    let mut seen = engine
-        .runner
-        .look_at(&trials, &is_late, &is_interrupted, &|pool| {
-            watched.reads(pool)
-        })?;
-    let images = seen.len() as u64;
-    seen.resize(
-        trials.len(),
-        Err("there was no time to watch it".to_owned()),
-    );
     let line_bytes = engine.runner.line_bytes();
     let mut read = ReadLines {
         lines: VariedLines::new(),
-        images,
+        images: 0,
         failed: None,
     };
-    for ((number, _), both) in segments.iter().zip(seen.chunks(2)) {
+    let mut watched_segments = Vec::new();
+    for round in rounds(0..segments.len()) {
+        let of_round = (0..segments.len()).filter(|it| round.contains(it));
+        let of_round: Vec<usize> = of_round.map(|it| segments[it].0).collect();
+        let trials: Vec<Trial> = of_round
+            .iter()
+            .flat_map(|number| {
+                [Survival::Newest, Survival::Floors].map(|state| Trial {
+                    at: survey.segments[*number].at,
+                    state,
+                })
+            })
+            .collect();
+        let mut seen = engine
+            .runner
+            .look_at(&trials, &is_late, &is_interrupted, &|pool| {
+                watched.reads(pool)
+            })?;
+        read.images += seen.len() as u64;
+        seen.resize(
+            trials.len(),
+            Err("there was no time to watch it".to_owned()),
+        );
+        for (number, both) in of_round.iter().zip(seen.chunks(2)) {
+            watched_segments.push((*number, both.to_vec()));
+        }
+    }
+    for (number, both) in &watched_segments {
         let mut lines = BTreeSet::new();
         let mut reason = None;
         for seen in both {

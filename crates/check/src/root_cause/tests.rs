@@ -1,6 +1,6 @@
 //! Pairs of findings with one cause, and pairs without.
 
-use powerfail_finding::{Evidence, FailurePoint, Fix, Helper, LostLine, UnsafeRead};
+use powerfail_finding::{Evidence, FailurePoint, Fix, Helper, LostLine, StackFrame, UnsafeRead};
 
 use super::*;
 
@@ -464,6 +464,46 @@ fn several_outcomes_of_one_lost_store_are_listed() {
         ),
     ];
     assert_eq!(folded(others).len(), 3);
+}
+
+#[test]
+fn stores_that_wait_for_one_fence_come_too_late_together() {
+    let in_function = |role, line, function: &str| SourcePlace {
+        function: Some(function.into()),
+        ..place(role, line)
+    };
+    let frame = |function: &str, line| StackFrame {
+        function: Some(function.into()),
+        file: Some("list.c".into()),
+        line: Some(line),
+        module: None,
+        offset: 0,
+        trusted: false,
+    };
+    let failure = |line| SourcePlace {
+        stack: vec![frame("fence", 3), frame("log_images", line)],
+        ..in_function(Role::Failure, 3, "fence")
+    };
+    let lost = |line, fence| {
+        let store = in_function(Role::Store, line, "log_images");
+        shown(Code::ContentTorn, vec![store, failure(fence)], exit(1), 1)
+    };
+    let beside = |line, function: &str| {
+        let mut finding = lost(line, 25);
+        let survivor = in_function(Role::Survivor, 11, function);
+        finding.places.insert(1, survivor);
+        finding
+    };
+    assert_eq!(folded(vec![lost(8, 25), lost(10, 25)]).len(), 1);
+    assert_eq!(folded(vec![lost(8, 25), beside(10, "log_images")]).len(), 1);
+    // Another fence, another function that relies on them, and a failure that needs no loss.
+    assert_eq!(folded(vec![lost(8, 25), lost(10, 30)]).len(), 2);
+    assert_eq!(folded(vec![lost(8, 25), beside(10, "commit")]).len(), 2);
+    let mut needing_no_loss = lost(10, 25);
+    if let Some(evidence) = &mut needing_no_loss.evidence {
+        evidence.failure.lost_lines.clear();
+    }
+    assert_eq!(folded(vec![lost(8, 25), needing_no_loss]).len(), 2);
 }
 
 fn called(line: u32) -> SourcePlace {
