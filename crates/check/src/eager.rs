@@ -13,7 +13,7 @@ mod rounds;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use powerfail_explore::{
     EagerOptions, EagerState, EagerStates, GroupId, Representatives, SegmentCount, Survey,
@@ -106,13 +106,7 @@ pub(crate) fn explore(
     let end = Trial::prefix(EventIndex(engine.trace.event_count()));
     let each = engine.runner.time_of_streamed(&end)?;
     let jobs = engine.runner.job_count();
-    // What was watched has taken some of the time.
-    let now = Instant::now();
-    let left = |budget| match engine.until() {
-        Some(until) => until.saturating_duration_since(now).min(budget),
-        None => budget,
-    };
-    let limit = budget.map(|budget| runs_within(left(budget), each, jobs));
+    let limit = budget.map(|budget| runs_within(time_left(engine, budget), each, jobs));
     let states = limit.map_or(survey.states, |limit| survey.states.min(limit as u64));
     let runs = u32::try_from(states.div_ceil(jobs as u64)).unwrap_or(u32::MAX);
     engine.observer.event(CheckEvent::Combinations {
@@ -186,6 +180,14 @@ pub(crate) fn explore(
     };
     conclude(engine, ran.failures, &mut explored, places)?;
     Ok(explored)
+}
+
+/// What is left of a budget for this phase: watching has taken some of it.
+fn time_left(engine: &Engine<'_, '_>, budget: Duration) -> Duration {
+    let until = engine.until();
+    until.map_or(budget, |until| {
+        until.saturating_duration_since(Instant::now()).min(budget)
+    })
 }
 
 fn states<'s, 't: 's>(

@@ -11,12 +11,14 @@ use object::LittleEndian;
 use object::elf::{FileHeader64, NoteType};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-/// Programs that unpack, by the first bytes of what they unpack. All of them ignore nothing but what is behind the end.
+/// Programs that unpack, by the first bytes of what they unpack.
 const PROGRAMS: [(&[u8], &[&str]); 3] = [
     (b"\xfd7zXZ\0", &["xz", "--single-stream"]),
     (b"\x1f\x8b\x08", &["gzip"]),
     (b"\x28\xb5\x2f\xfd", &["zstd"]),
 ];
+/// What the header of an image counts.
+const SECTOR: usize = 512;
 /// The note that tells where a kernel begins for PVH.
 const PVH_ENTRY: NoteType = NoteType(18);
 
@@ -36,7 +38,6 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
         usize::try_from(u32::from_le_bytes(bytes)).ok()
     };
-    const SECTOR: usize = 512;
     if image.get(0x202..0x206)? != b"HdrS" {
         return None;
     }
