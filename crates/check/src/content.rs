@@ -358,6 +358,7 @@ mod tests {
                 .map(|(number, text)| (*number, text.as_bytes().to_vec()))
                 .collect(),
             declared: DeclaredContents::default(),
+            unmatched: None,
             fixed: None,
             unmatched: None,
         }
