@@ -188,6 +188,8 @@ pub(crate) struct Runner<'t> {
     is_confined: bool,
     /// Whether a pool was opened when recovery ran several times in a row, if that is known.
     pub(crate) has_opened: Option<bool>,
+    /// How long that took, without the image.
+    pub(crate) time_in_a_row: Duration,
     /// Lines that look like failures, of recoveries that succeeded: one for each word.
     suspects: BTreeMap<String, String>,
     /// Recoveries run so far, with those whose outcomes were known.
@@ -226,6 +228,7 @@ impl<'t> Runner<'t> {
             dumps: oracle.plan().dump.is_some(),
             is_confined: oracle.is_confined(),
             has_opened: None,
+            time_in_a_row: Duration::ZERO,
             suspects: BTreeMap::new(),
             runs: 0,
             changed_runs: 0,
@@ -538,9 +541,11 @@ impl<'t> Runner<'t> {
         self.prepare_first(trial, is_interrupted)?;
         let paths: Vec<PathBuf> = self.images[0].files().map(|(_, private)| private).collect();
         let watch = OpenWatch::of(&paths);
+        let begun = Instant::now();
         let verdicts = self.run_prepared(is_interrupted, |slot| {
             (0..times).map(|_| slot.run_plain()).collect()
         })?;
+        self.time_in_a_row = begun.elapsed();
         self.has_opened = watch.map(|watch| watch.has_opened());
         self.runs += times as u64;
         Ok(verdicts)

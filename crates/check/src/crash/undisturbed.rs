@@ -1,7 +1,7 @@
 //! Recovery without a crash: it must succeed before any failure can be blamed on one.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_model::EventIndex;
@@ -37,9 +37,8 @@ pub(super) fn undisturbed(
     const TIMES: usize = 2;
     observer.progress(CheckStep::Undisturbed, 0, 2);
     let end = Trial::prefix(EventIndex(trace.event_count()));
-    let begun = Instant::now();
     let verdicts = runner.run_in_a_row(&end, TIMES, &|| observer.is_interrupted())?;
-    let each = begun.elapsed() / TIMES as u32;
+    let each = runner.time_in_a_row / TIMES as u32;
     let images = [Undisturbed::Final, Undisturbed::FinalAgain];
     for (image, verdict) in images.into_iter().zip(&verdicts) {
         if let Some(symptom) = symptom_of(verdict) {
