@@ -74,9 +74,8 @@ pub(crate) fn crash(
         .extend(denied.map(|it| format!("recovery was denied {it}")));
     if !runner.recording.unrecorded.is_empty() {
         crashed.notes.push(format!(
-            "the content of {} files is not recorded, because the workload changes them by mappings; their newest content \
-             is always durable",
-            runner.recording.unrecorded.len()
+            "the content of {} is not recorded, because the workload changes it by a mapping; the newest content is always durable",
+            runner.recording.names_of_unrecorded()
         ));
     }
     let mut bounded = BoundedObserver {

@@ -32,16 +32,13 @@ impl TreeEngine<'_, '_> {
         let newest = self.recording.newest(self.recording.len()).image();
         let files = self.recording.changed_nodes();
         let files: BTreeSet<NodeKey> = files.iter().map(|it| NodeKey(it.0.into())).collect();
-        let mut images = vec![without_files(&newest, &files)];
-        let changes = [Change::Zero, Change::Scramble];
-        images.extend(changes.map(|change| changed(&newest, &files, change)));
-        images.push(newest);
-        let of = images.len() as u64;
-        for (number, image) in images.iter().enumerate() {
-            self.observer
-                .progress(CheckStep::OracleTest, number as u64, of);
+        let of = Change::ALL.len() as u64;
+        for (number, change) in (0..).zip(Change::ALL) {
+            self.observer.progress(CheckStep::OracleTest, number, of);
+            // Made when it is needed: most recoveries reject the first one, and the files may be large.
+            let image = changed(&newest, &files, change);
             let observer = &mut *self.observer;
-            let ran = self.runner.run_on(image, &|| observer.is_interrupted())?;
+            let ran = self.runner.run_on(&image, &|| observer.is_interrupted())?;
             let (verdict, _) = ran;
             let Verdict::Success { dump } = verdict else {
                 return Ok(OracleTest::CanFail);
@@ -56,20 +53,23 @@ impl TreeEngine<'_, '_> {
 
 #[derive(Clone, Copy)]
 enum Change {
+    Remove,
     Zero,
     Scramble,
+    Nothing,
 }
 
-fn without_files(image: &TreeImage, files: &BTreeSet<NodeKey>) -> TreeImage {
-    let mut image = image.clone();
-    image
-        .entries
-        .retain(|_, entry| !matches!(entry, TreeEntry::File(node) if files.contains(node)));
-    image
+impl Change {
+    const ALL: [Self; 4] = [Self::Remove, Self::Zero, Self::Scramble, Self::Nothing];
 }
 
 fn changed(image: &TreeImage, files: &BTreeSet<NodeKey>, change: Change) -> TreeImage {
     let mut image = image.clone();
+    if matches!(change, Change::Remove) {
+        image
+            .entries
+            .retain(|_, entry| !matches!(entry, TreeEntry::File(node) if files.contains(node)));
+    }
     // No two neighbours are changed alike, and none stays the same.
     let pattern: Vec<u8> = (1..=255_u8).map(|it| it.wrapping_mul(0x9d) | 1).collect();
     let chosen = image
@@ -82,6 +82,7 @@ fn changed(image: &TreeImage, files: &BTreeSet<NodeKey>, change: Change) -> Tree
             continue;
         }
         match change {
+            Change::Remove | Change::Nothing => {}
             Change::Zero => file.content.zero(0..len_bytes),
             Change::Scramble => {
                 let mut bytes = file.content.to_vec();

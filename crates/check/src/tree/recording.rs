@@ -295,6 +295,21 @@ impl TreeRecording {
         self.full_path(&nodes, &entry)
     }
 
+    /// The files whose content is not recorded, in a sentence.
+    pub(crate) fn names_of_unrecorded(&self) -> String {
+        const NAMED_MAX: usize = 3;
+        let paths = { self.unrecorded.iter() }.filter_map(|node| self.path_of(*node, self.len()));
+        let mut names: Vec<String> = paths.map(|path| self.name_of(&path)).collect();
+        names.sort();
+        names.dedup();
+        let more = names.len().saturating_sub(NAMED_MAX);
+        names.truncate(NAMED_MAX);
+        match more {
+            0 => names.join(", "),
+            _ => format!("{} and {more} more", names.join(", ")),
+        }
+    }
+
     /// What a path is called in a sentence: its last part is enough, but for a tree itself.
     pub(crate) fn name_of(&self, path: &Path) -> String {
         let last = path
