@@ -360,7 +360,6 @@ mod tests {
             declared: DeclaredContents::default(),
             unmatched: None,
             fixed: None,
-            unmatched: None,
         }
     }
 
