@@ -142,46 +142,17 @@ pub(crate) fn crash<'t>(
     let mut engine = Engine::new(trace, runner, &mut bounded, &mut contents, clock);
     // Those that can be watched are those of guests.
     engine.has_slow_recoveries = options.watched.is_some();
-    let mut known = Vec::new();
-    if options.prefix {
-        engine.allow(Share::Crashes);
-        let outcome = engine.prefix_crashes(options, each, &mut crashed, &mut places);
-        known = engine.unless_interrupted(outcome)?.unwrap_or_default();
-    }
-    if let Some(eager) = &options.eager {
-        engine.allow(Share::Lazy);
-        let outcome = engine.eager_crashes(eager, options, &mut crashed, &mut places);
-        engine.unless_interrupted(outcome)?;
-    }
-    // A crash can be tried at once, while the lint reads the whole trace first.
-    let linted = if options.only_races() {
-        Linted::default()
-    } else {
-        engine.lint(lint_options, &mut crashed, &mut places)?
-    };
-    let lint_note = lint::note(&linted);
+    let linted = try_crashes(
+        &mut engine,
+        options,
+        lint_options,
+        each,
+        &mut crashed,
+        &mut places,
+    )?;
     crashed
         .notes
-        .splice(notes_before_lint..notes_before_lint, lint_note);
-    engine.allow_candidates();
-    engine.candidates(&linted, options, &mut crashed, &mut places)?;
-    engine.add_acknowledged(&mut crashed);
-    if let Some(lazy) = options.lazy.as_ref().filter(|_| !engine.is_interrupted) {
-        let until = engine.allow(match options.races {
-            Some(_) => Share::LazyBeforeRaces,
-            None => Share::Lazy,
-        });
-        let time = lazy_time(lazy.time, until, clock.begun.elapsed());
-        let limits = Limits { time, each };
-        let outcome =
-            engine.lazy_crashes(lazy, options, &limits, &known, &mut crashed, &mut places);
-        engine.unless_interrupted(outcome)?;
-    }
-    if let Some(races) = options.races.as_ref().filter(|_| !engine.is_interrupted) {
-        let until = engine.allow(Share::Races);
-        engine.watch_reads(races, options, until, &mut crashed, &mut places)?;
-    }
-    engine.fail_during_watched(options, &mut crashed, &mut places)?;
+        .splice(notes_before_lint..notes_before_lint, lint::note(&linted));
     let suspects = engine.runner.take_suspects();
     let tested = engine.test_oracle(undisturbed.as_ref(), options, &crashed)?;
     // A recovery that has failed can fail.
@@ -216,6 +187,53 @@ pub(crate) fn crash<'t>(
     }
     crashed.totals.recovery_runs = runner.runs;
     Ok(crashed)
+}
+
+/// Lets the power fail in each way that the options name, and lints the trace on the way.
+fn try_crashes(
+    engine: &mut Engine<'_, '_>,
+    options: &CrashOptions,
+    lint_options: &LintOptions,
+    each: Duration,
+    crashed: &mut Crashed,
+    places: &mut Places<'_>,
+) -> Result<Linted, CheckError> {
+    let mut known = Vec::new();
+    if options.prefix {
+        engine.allow(Share::Crashes);
+        let outcome = engine.prefix_crashes(options, each, crashed, places);
+        known = engine.unless_interrupted(outcome)?.unwrap_or_default();
+    }
+    if let Some(eager) = &options.eager {
+        engine.allow(Share::Lazy);
+        let outcome = engine.eager_crashes(eager, options, crashed, places);
+        engine.unless_interrupted(outcome)?;
+    }
+    // A crash can be tried at once, while the lint reads the whole trace first.
+    let linted = if options.only_races() {
+        Linted::default()
+    } else {
+        engine.lint(lint_options, crashed, places)?
+    };
+    engine.allow_candidates();
+    engine.candidates(&linted, options, crashed, places)?;
+    engine.add_acknowledged(crashed);
+    if let Some(lazy) = options.lazy.as_ref().filter(|_| !engine.is_interrupted) {
+        let until = engine.allow(match options.races {
+            Some(_) => Share::LazyBeforeRaces,
+            None => Share::Lazy,
+        });
+        let time = lazy_time(lazy.time, until, engine.clock.begun.elapsed());
+        let limits = Limits { time, each };
+        let outcome = engine.lazy_crashes(lazy, options, &limits, &known, crashed, places);
+        engine.unless_interrupted(outcome)?;
+    }
+    if let Some(races) = options.races.as_ref().filter(|_| !engine.is_interrupted) {
+        let until = engine.allow(Share::Races);
+        engine.watch_reads(races, options, until, crashed, places)?;
+    }
+    engine.fail_during_watched(options, crashed, places)?;
+    Ok(linted)
 }
 
 /// The result if the time was up before recovery had run once.

@@ -65,10 +65,12 @@ pub(crate) fn detect_domain(
         1 => "once".to_owned(),
         count => format!("{count} times"),
     };
-    let mut calls = format!("calls msync, fsync or fdatasync {}", times(syncs));
-    if is_cut {
-        calls.push_str(&format!(" in its first {COUNTED_EVENTS} events"));
-    }
+    let counted = if is_cut {
+        format!(" in its first {COUNTED_EVENTS} events")
+    } else {
+        String::new()
+    };
+    let calls = format!("calls msync, fsync or fdatasync {}{counted}", times(syncs));
     Ok(match (flushes, syncs) {
         (0, 0) if trace.meta().note(DIRECTORY_NOTE).is_some() && !trace.pools().is_empty() => {
             DetectedDomain {

@@ -165,11 +165,11 @@ fn attempt(machine: &Machine, guest: &mut Guest, request: &RecoveryRequest<'_>) 
         lines.any(|line| words.iter().any(|word| line.contains(word)))
     };
     let is_mistaken = complains(&MISTAKES);
-    let complaint = is_mistaken || complains(&DAMAGE);
+    let is_damaged = is_mistaken || complains(&DAMAGE);
     let told = |word: &str| answer.lines.contains(&Line::Told(word.to_owned()));
     let is_usable = !is_mistaken && (answer.status == 0 || told("detached"));
     let (tree, mut output) = split(&answer);
-    let mut success = answer.status == 0 && !complaint;
+    let mut success = answer.status == 0 && !is_damaged;
     if !console.is_empty() && !success {
         output.push_str("console of the guest:\n");
         output.push_str(&console);

@@ -27,7 +27,7 @@ pub(crate) struct Engine<'b, 't> {
     pub(crate) contents: &'b mut ExpectedContents,
     /// The user has interrupted the run, or the budget is spent: nothing can be run any more.
     pub(crate) is_interrupted: bool,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// When the present phase ends, if the time is limited.
     until: Option<Instant>,
     /// The root causes that the observer has heard of.

@@ -69,7 +69,7 @@ fn stacks_have_lines_of_python() {
         let run = folder.powerfail(&words).ends_with(FINDINGS);
         let report: Value = serde_json::from_str(&run.stdout).expect("a report");
         let findings = report["findings"].as_array().expect("findings");
-        let places = findings.iter().flat_map(|it| it["places"].as_array());
+        let places = findings.iter().filter_map(|it| it["places"].as_array());
         let stacks: Vec<Vec<String>> = places
             .flatten()
             .filter_map(|place| place["stack"].as_array())

@@ -47,12 +47,12 @@ proptest! {
         initial in initial(),
         ops in prop::collection::vec(op(), 1..60),
         rules in prop::option::of(rules()),
-        place in 0.0..1.0,
+        place in any::<prop::sample::Index>(),
     ) {
         let trace = trace_of(&two_pools(), &initial, &ops);
         let options = CursorOptions { rules, ..CursorOptions::default() };
         let mut cursor = ImageCursor::new(&trace, options).unwrap();
-        cursor.move_to(EventIndex((place * ops.len() as f64) as u64)).unwrap();
+        cursor.move_to(EventIndex(place.index(ops.len()) as u64)).unwrap();
         let here = content(&cursor);
         let mut fork = cursor.fork();
         prop_assert_eq!(fork.position(), cursor.position());

@@ -57,11 +57,11 @@ impl UseLog {
             return;
         }
         if let Some(access) = access_of(call, result) {
-            self.add(thread, access);
+            self.add(thread, &access);
         }
     }
 
-    fn add(&mut self, thread: i32, access: Access) {
+    fn add(&mut self, thread: i32, access: &Access) {
         let link = format!("/proc/{thread}/fd/{}", access.descriptor);
         let Ok(path) = fs::read_link(&link) else {
             return;
