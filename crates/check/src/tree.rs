@@ -100,8 +100,14 @@ pub(crate) fn crash(
         ));
     }
     engine.allow(45);
-    let explained = engine.explain_prefixes(&mut prefixes, &mut places);
-    let explained = engine.unless_interrupted(explained)?.unwrap_or_default();
+    let mut explained = Vec::new();
+    let outcome = engine.explain_prefixes(&mut prefixes, &mut places, &mut explained);
+    if engine.unless_interrupted(outcome)?.is_none() {
+        crashed.notes.push(
+            "the budget is spent: not every failure of recovery with nothing lost is traced back to an operation; see --budget"
+                .to_owned(),
+        );
+    }
     for finding in &explained {
         engine.announce(finding);
     }

@@ -251,8 +251,7 @@ impl TreeEngine<'_, '_> {
             });
         }
         self.allow(98);
-        let failing = self.caused_by_loss(plan, failures, prefixes);
-        Ok(self.unless_interrupted(failing)?.unwrap_or_default())
+        self.caused_by_loss(plan, failures, prefixes, &mut lossy.notes)
     }
 
     /// What was tried, by call stack.
@@ -288,6 +287,7 @@ impl TreeEngine<'_, '_> {
         plan: &TreePlan,
         failures: Vec<(usize, Symptom)>,
         prefixes: &mut Prefixes,
+        notes: &mut Vec<String>,
     ) -> Result<Vec<Failing>, CheckError> {
         let needed: BTreeSet<usize> = { failures.iter() }
             .map(|(number, _)| plan.states[*number].place)
@@ -295,7 +295,8 @@ impl TreeEngine<'_, '_> {
             .collect();
         let needed: Vec<usize> = needed.into_iter().collect();
         let trials: Vec<TreeTrial> = needed.iter().map(|it| TreeTrial::newest(*it)).collect();
-        let judged = self.judge_all(CheckStep::Reasons, &trials, (0, trials.len() as u64))?;
+        let judged = self.judge_all(CheckStep::Reasons, &trials, (0, trials.len() as u64));
+        let judged = self.unless_interrupted(judged)?.unwrap_or_default();
         for (place, judged) in needed.into_iter().zip(judged) {
             prefixes.judged.extend(judged.map(|it| (place, it)));
         }
@@ -303,10 +304,16 @@ impl TreeEngine<'_, '_> {
         // One at a time: states of one point are near each other within an aim.
         let mut known: Option<(usize, Frontier)> = None;
         let mut failing = Vec::new();
+        let mut unjudged = 0_u64;
         for (number, symptom) in failures {
             let planned = &plan.states[number];
-            if !matches!(prefixes.judged.get(&planned.place), Some(None)) {
-                continue;
+            match prefixes.judged.get(&planned.place) {
+                Some(None) => {}
+                Some(Some(_)) => continue,
+                None => {
+                    unjudged += 1;
+                    continue;
+                }
             }
             let (_, frontier) = match known.take().filter(|(place, _)| *place == planned.place) {
                 Some(frontier) => known.insert(frontier),
@@ -322,6 +329,12 @@ impl TreeEngine<'_, '_> {
                 symptom,
                 lost,
             });
+        }
+        if unjudged > 0 {
+            notes.push(format!(
+                "the budget is spent: {unjudged} failures of recovery are not reported, because it is not known whether it fails \
+                 there with nothing lost; see --budget"
+            ));
         }
         // What loses least explains most.
         failing.sort_by_key(|it| (it.lost.len(), it.state.pages.len() + it.state.lost.len()));
@@ -353,12 +366,20 @@ impl TreeEngine<'_, '_> {
                 code: failure.symptom.code,
                 at: self.recording.event_at(failure.place, self.trace),
             });
-            let Some(minimal) = self.minimal(&failure)? else {
-                unstable += 1;
-                continue;
+            let explained = self.explain_one(&failure, places);
+            let (minimal, finding) = match self.unless_interrupted(explained)? {
+                Some(Some(explained)) => explained,
+                Some(None) => {
+                    unstable += 1;
+                    continue;
+                }
+                // The time is up.
+                None => {
+                    unexplained += 1;
+                    continue;
+                }
             };
             let lost = self.minimal_keys(&minimal, &roles);
-            let finding = self.finding(&minimal, places)?;
             let same = { lossy.findings.iter() }.position(|it| is_same_bug(it, &finding));
             let number = match same {
                 Some(number) => {
@@ -393,6 +414,19 @@ impl TreeEngine<'_, '_> {
             ));
         }
         Ok(())
+    }
+
+    /// The least that is lost where recovery fails, and the finding about it; nothing if recovery does not fail again.
+    fn explain_one(
+        &mut self,
+        failure: &Failing,
+        places: &mut Places<'_>,
+    ) -> Result<Option<(Minimal, Finding)>, CheckError> {
+        let Some(minimal) = self.minimal(failure)? else {
+            return Ok(None);
+        };
+        let finding = self.finding(&minimal, places)?;
+        Ok(Some((minimal, finding)))
     }
 
     fn minimal_keys(

@@ -137,21 +137,22 @@ impl TreeEngine<'_, '_> {
         Ok((from, to))
     }
 
-    /// The findings of places at which recovery fails with nothing lost.
+    /// Adds the findings of places at which recovery fails with nothing lost. If the time of the phase is up, those that were
+    /// found stay.
     pub(super) fn explain_prefixes(
         &mut self,
         prefixes: &mut Prefixes,
         places: &mut Places<'_>,
-    ) -> Result<Vec<Finding>, CheckError> {
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), CheckError> {
         let mut known: BTreeMap<StackId, usize> = BTreeMap::new();
-        let mut findings: Vec<Finding> = Vec::new();
         let failing: Vec<usize> = { prefixes.judged.iter() }
             .filter(|(place, symptom)| symptom.is_some() && **place >= prefixes.creation_end)
             .map(|(place, _)| *place)
             .collect();
         for place in failing {
             if self.is_stopped() {
-                break;
+                return Err(CheckError::Interrupted);
             }
             let before = { prefixes.judged.range(..place) }
                 .rev()
@@ -234,7 +235,7 @@ impl TreeEngine<'_, '_> {
                 }
             }
         }
-        Ok(findings)
+        Ok(())
     }
 }
 

@@ -216,7 +216,8 @@ impl TreeEngine<'_, '_> {
                 states: prefixes.judged.len() as u64,
                 ..SecondFailures::default()
             };
-            let explained = engine.explain_prefixes(&mut prefixes, &mut places)?;
+            let mut explained = Vec::new();
+            engine.explain_prefixes(&mut prefixes, &mut places, &mut explained)?;
             for finding in &explained {
                 engine.announce(finding);
             }
