@@ -292,7 +292,7 @@ fn a_recovery_that_fails_only_while_it_is_watched_is_noted() {
         let run = check_scripts(&folder, &["--races", "--depth", "1"]);
         assert_eq!(run.code, CLEAN, "{run:?}");
         let note = "recovery fails only while its reads are watched";
-        assert_eq!(run.stderr.contains(note), is_noted, "{run:?}");
+        assert_eq!(run.stdout.contains(note), is_noted, "{run:?}");
         let races = run.report().totals.races.expect("watched recoveries");
         assert_eq!(races.refused > 0, is_noted, "{races:?}");
         assert_eq!(races.watched > 0, !is_noted, "{races:?}");
