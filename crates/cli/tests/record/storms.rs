@@ -72,10 +72,10 @@ fn threads_race_through_thousands_of_sites_that_trap() {
 /// A child of a process in which another thread patches an instruction finds whole instructions.
 #[test]
 fn children_that_are_forked_while_instructions_are_patched() {
-    for _ in 0..3 {
+    for _ in 0..2 {
         race_through_new_sites(Mode::Patch, 4, 8);
     }
-    race_through_new_sites(Mode::Trap, 2, 4);
+    race_through_new_sites(Mode::Trap, 2, 2);
 }
 
 /// The values that each child left in its own line, up to the point where it waits to be killed.

@@ -110,7 +110,7 @@ fn the_trace_is_walked_by_failure_points() {
     assert_shows(&shown, &["there is no earlier failure point"]);
     // The ends hold.
     let shown = screen.after(&[Command::First, Command::Up, Command::PageUp]);
-    assert_shows(&shown, &["before event 0 ", "0 open lines, 1 crash states"]);
+    assert_shows(&shown, &["before event 0 ", "0 open lines, 1 crash state"]);
     let shown = screen.after(&[Command::Last, Command::Down, Command::PageDown]);
     assert_shows(&shown, &["before event 8 "]);
 }
