@@ -91,6 +91,15 @@ impl ReadParts {
     }
 }
 
+/// How far the states of a plan were tried.
+struct Covered {
+    /// Places at which some were.
+    run_at: BTreeSet<usize>,
+    /// Places at which some were not, because the time was up, and how many states these are.
+    cut_short: BTreeSet<usize>,
+    untried: u64,
+}
+
 impl TreeEngine<'_, '_> {
     /// Runs recovery on crash states that lose something, and explains the failures.
     pub(super) fn lossy(
@@ -173,6 +182,7 @@ impl TreeEngine<'_, '_> {
             }
         }
         let mut run_at = BTreeSet::new();
+        let mut cut_short = BTreeSet::new();
         let mut failures: Vec<(usize, Symptom)> = Vec::new();
         let (mut started, of) = (0, plan.states.len() as u64);
         let mut untried = 0;
@@ -185,6 +195,7 @@ impl TreeEngine<'_, '_> {
             size = (size * 2).min(BATCH_MAX);
             if self.is_stopped() {
                 untried += batch.len() as u64;
+                cut_short.extend(batch.iter().map(|it| it.place));
                 continue;
             }
             let mut numbers = Vec::new();
@@ -208,6 +219,7 @@ impl TreeEngine<'_, '_> {
             let judged = self.judge_all(CheckStep::Lazy, &trials, (started, of));
             let judged = self.unless_interrupted(judged)?.unwrap_or_default();
             untried += (trials.len() - judged.len()) as u64;
+            cut_short.extend(trials[judged.len()..].iter().map(|it| it.place));
             let uses = std::mem::take(&mut self.runner.uses);
             for (at, (number, judged)) in numbers.iter().zip(judged).enumerate() {
                 let planned = &plan.states[*number];
@@ -223,13 +235,53 @@ impl TreeEngine<'_, '_> {
                         lossy.totals.states += 1;
                         failures.extend(symptom.map(|it| (*number, it)));
                     }
-                    None => untried += 1,
+                    None => {
+                        untried += 1;
+                        cut_short.insert(planned.place);
+                    }
                 }
             }
             started += batch.len() as u64;
         }
+        let covered = Covered {
+            run_at,
+            cut_short,
+            untried,
+        };
+        self.count(plan, covered, &failures, lossy);
+        self.allow(98);
+        self.caused_by_loss(plan, failures, prefixes, &mut lossy.notes)
+    }
+
+    /// Counts what was tried of a plan, and says what was not.
+    fn count(
+        &self,
+        plan: &TreePlan,
+        covered: Covered,
+        failures: &[(usize, Symptom)],
+        lossy: &mut Lossy,
+    ) {
+        let Covered {
+            run_at,
+            cut_short,
+            untried,
+        } = covered;
+        let of = plan.states.len();
         lossy.points_run = run_at.len() as u64;
-        lossy.tries = self.tries(plan, &run_at, &failures);
+        let mut sampled: BTreeSet<usize> = { plan.states.iter() }
+            .filter(|it| it.aim == Aim::Sample)
+            .map(|it| it.place)
+            .collect();
+        // All states of a point are meant to be tried, unless it is sampled; but the time was up.
+        let unfinished = cut_short.difference(&sampled).count() as u64;
+        lossy.totals.exhausted_points = plan.exhausted.saturating_sub(unfinished);
+        if untried > 0 {
+            let tried = plan.taken.iter().filter(|it| run_at.contains(*it));
+            lossy.totals.sampled_points =
+                (tried.count() as u64).saturating_sub(lossy.totals.exhausted_points);
+        }
+        sampled.extend(cut_short);
+        lossy.tries = self.tries(plan, &run_at, &sampled, failures);
         if untried > 0 {
             lossy.notes.push(format!(
                 "the budget is spent: {untried} of {of} crash states of files were not tried; see --budget"
@@ -237,12 +289,14 @@ impl TreeEngine<'_, '_> {
         }
         let left_out = lossy.points - plan.taken.len().min(lossy.points as usize) as u64;
         let (sampled, taken) = (lossy.totals.sampled_points, plan.taken.len() as u64);
-        if left_out > 0 {
+        if run_at.is_empty() {
+            // Nothing is said about how the states were chosen: none was tried.
+        } else if left_out > 0 {
             lossy.notes.push(format!(
                 "{taken} of {} failure points of files were tried, a few of each call stack (--per-stack); at {} of them all \
                  crash states, at {sampled} a selection",
                 lossy.points.max(taken),
-                plan.exhausted,
+                lossy.totals.exhausted_points,
             ));
         } else if sampled > 0 {
             lossy.notes.push(match taken {
@@ -250,8 +304,6 @@ impl TreeEngine<'_, '_> {
                 _ => format!("of the crash states at {sampled} of {taken} failure points of files a selection was tried"),
             });
         }
-        self.allow(98);
-        self.caused_by_loss(plan, failures, prefixes, &mut lossy.notes)
     }
 
     /// What was tried, by call stack.
@@ -259,14 +311,11 @@ impl TreeEngine<'_, '_> {
         &self,
         plan: &TreePlan,
         run_at: &BTreeSet<usize>,
+        sampled: &BTreeSet<usize>,
         failures: &[(usize, Symptom)],
     ) -> BTreeMap<StackId, Tries> {
         let failed: BTreeSet<usize> = { failures.iter() }
             .map(|(number, _)| plan.states[*number].place)
-            .collect();
-        let sampled: BTreeSet<usize> = { plan.states.iter() }
-            .filter(|it| it.aim == Aim::Sample)
-            .map(|it| it.place)
             .collect();
         let mut tries: BTreeMap<StackId, Tries> = BTreeMap::new();
         for place in &plan.taken {
@@ -274,7 +323,7 @@ impl TreeEngine<'_, '_> {
             tries.entry(self.stack_at(*place)).or_default().add(Tries {
                 points: 1,
                 tried: is(run_at),
-                sampled: is(&sampled) * is(run_at),
+                sampled: is(sampled) * is(run_at),
                 failed: is(&failed),
             });
         }
