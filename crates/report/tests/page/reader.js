@@ -3,6 +3,8 @@ addEventListener("load", async () => {
   const settle = () => new Promise(done => setTimeout(done, 100));
   const shown = () => all("#findings .finding").filter(it => !it.hidden).length;
   const range = () => one("#range") ? [Number(one("#range").dataset.from), Number(one("#range").dataset.to)] : null;
+  // Parts are made when the browser has noticed that they are seen, which can take several frames.
+  const until = async condition => { for (let i = 0; i < 50 && !condition(); i++) await settle(); };
   const visit = async id => { const part = document.getElementById(id); if (part) { part.scrollIntoView(); await settle(); } };
   try {
     await settle();
@@ -21,7 +23,8 @@ addEventListener("load", async () => {
     seen.reads = within(".picture .load"); seen.joins = within(".join"); seen.snippets = within(".snippet"); seen.stacks = within(".stack");
     const mark = finding.querySelector(".hit");
     if (mark) { mark.dispatchEvent(new Event("click")); seen.chosen = finding.querySelector(".chosen-mark").textContent; }
-    await visit("trace"); await settle();
+    await visit("trace");
+    if (one("#trace")) await until(() => one("#range"));
     seen.range = range();
     seen.trace = one("#trace") ? one("#trace").textContent : "";
     for (let i = 0; i < 3; i++) if (one("#zoom-in")) one("#zoom-in").click();
@@ -29,6 +32,7 @@ addEventListener("load", async () => {
     if (one("#zoom-reset")) one("#zoom-reset").click();
     seen.again = range();
     await visit("points");
+    if (one("#points")) await until(() => one("#flame button"));
     seen.frames = all("#flame button").length;
     await visit("sources");
     for (const it of all("#sources details")) it.open = true;
