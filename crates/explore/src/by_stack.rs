@@ -263,8 +263,8 @@ impl<'t> PointSearch<'t> {
         })
     }
 
-    /// Goes on to the next failure point that is the first of its call stack, or to the end. Those found while a pool is
-    /// being created are passed over, because they may not count. Annotations that follow can still take back all others.
+    /// Reads the trace up to the next failure point that is the first of its call stack, and returns it; `None` at the end. Failure
+    /// points in the creation of a pool are skipped, because they may be left out. Later annotations can still exclude the others.
     pub fn next_first(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<Option<FailurePoint>> {
         while let Some(record) = self.records.next_record()? {
             self.builder.push(&record);

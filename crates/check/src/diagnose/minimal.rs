@@ -428,15 +428,18 @@ mod tests {
         (failing, StoresOf::from([(line(0), events)]))
     }
 
+    /// As [`failing_in_pieces`], where one piece of the first store survives.
+    fn failing_with_one_piece() -> (Failing, StoresOf) {
+        let (failing, of) = failing_in_pieces();
+        let state = CrashState {
+            versions: vec![(line(0), 1)],
+        };
+        (Failing { state, ..failing }, of)
+    }
+
     #[test]
     fn a_store_is_torn_if_only_a_part_of_it_must_be_lost() {
-        let (failing, of) = failing_in_pieces();
-        let torn = Failing {
-            state: CrashState {
-                versions: vec![(line(0), 1)],
-            },
-            ..failing
-        };
+        let (torn, of) = failing_with_one_piece();
         let mut minimal = Minimal::new(&torn, &of);
         run(&mut minimal, |state| state.iter().any(|(_, it)| *it == 1));
         let expected = TornStore {
@@ -459,13 +462,7 @@ mod tests {
 
     #[test]
     fn a_store_whose_whole_loss_is_bad_in_another_way_is_not_torn() {
-        let (failing, of) = failing_in_pieces();
-        let torn = Failing {
-            state: CrashState {
-                versions: vec![(line(0), 1)],
-            },
-            ..failing
-        };
+        let (torn, of) = failing_with_one_piece();
         let mut minimal = Minimal::new(&torn, &of);
         loop {
             let probes = minimal.probes();

@@ -381,7 +381,7 @@ mod tests {
                 prop_assert_eq!(content.to_vec(), &bytes[..]);
                 prop_assert_eq!(before.to_vec(), &old[..], "a copy changes with its origin");
                 prop_assert_eq!(content.is_same(&before), bytes == old);
-                // What is remembered of digests is that of what is there.
+                // The cached digests of pages match their content.
                 let mut again = FileContent::default();
                 again.write(0, &bytes);
                 again.set_len(bytes.len() as u64);
