@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use clap::{Arg, CommandFactory, Parser};
 use powerfail_config::Config;
+use powerfail_test_support::pages;
 
 use super::{Cli, Command};
 
@@ -81,26 +82,7 @@ fn every_command_of_the_documentation_is_understood() {
 
 /// The commands of powerfail in blocks of a page that are for a shell.
 fn commands(page: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let (mut is_inside, mut line) = (false, String::new());
-    for part in page.lines() {
-        if part.starts_with("```") {
-            is_inside = ["```sh", "```console"].contains(&part);
-            continue;
-        }
-        match part.strip_suffix('\\') {
-            Some(part) => line += part,
-            None => {
-                line += part;
-                let command = line.strip_prefix("$ ").unwrap_or(&line).trim();
-                if is_inside && command.starts_with("powerfail ") {
-                    found.push(command.to_owned());
-                }
-                line.clear();
-            }
-        }
-    }
-    found
+    pages::commands(page, |opening| ["```sh", "```console"].contains(&opening))
 }
 
 /// Two valid values of each flag, as they are written on the command line.

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use powerfail_test_support::pages;
+
 use crate::common::{CLEAN, FINDINGS, Folder};
 use crate::first_hour::FOLLOWED;
 
@@ -322,24 +324,7 @@ fn all_pages() -> Vec<(String, String)> {
 
 /// The commands of powerfail in blocks for a shell, and in those that show a terminal if no other test follows them.
 fn commands_of(page: &str, is_followed: bool) -> Vec<String> {
-    let mut found = Vec::new();
-    let (mut is_inside, mut line) = (false, String::new());
-    for part in page.lines() {
-        if part.starts_with("```") {
-            is_inside = part == "```sh" || (part == "```console" && !is_followed);
-            continue;
-        }
-        match part.strip_suffix('\\') {
-            Some(part) => line += part,
-            None => {
-                line += part;
-                let command = line.strip_prefix("$ ").unwrap_or(&line).trim();
-                if is_inside && command.starts_with("powerfail ") {
-                    found.push(command.to_owned());
-                }
-                line.clear();
-            }
-        }
-    }
-    found
+    pages::commands(page, |opening| {
+        opening == "```sh" || (opening == "```console" && !is_followed)
+    })
 }

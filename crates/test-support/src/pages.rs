@@ -1,0 +1,26 @@
+//! Commands that pages of the documentation show.
+
+/// The commands of powerfail in blocks of a page. `is_chosen` is given the line that opens a block. A command that goes on in the
+/// next line is one, and the prompt of a terminal is no part of it.
+pub fn commands(page: &str, is_chosen: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut is_inside, mut line) = (false, String::new());
+    for part in page.lines() {
+        if part.starts_with("```") {
+            is_inside = is_chosen(part);
+            continue;
+        }
+        match part.strip_suffix('\\') {
+            Some(part) => line += part,
+            None => {
+                line += part;
+                let command = line.strip_prefix("$ ").unwrap_or(&line).trim();
+                if is_inside && command.starts_with("powerfail ") {
+                    found.push(command.to_owned());
+                }
+                line.clear();
+            }
+        }
+    }
+    found
+}
