@@ -154,9 +154,8 @@ impl Process {
         let ((qmp, qmp_of_qemu), (control, control_of_qemu)) = (pair()?, pair()?);
         let errors = run.join("errors");
         let file = fs::File::create(&errors).map_err(VmError::file("create", &errors))?;
-        // The kernel ends it if this thread ends.
-        let mut command = Command::new(program("setpriv", "util-linux")?);
-        command.args(["--pdeathsig", "KILL"]).arg(machine.qemu());
+        let mut command = ends_with_this_thread()?;
+        command.arg(machine.qemu());
         command.args(machine.arguments(run, start)?);
         command.args(["-chardev", "socket,id=monitor,fd=0"]);
         command.args(["-mon", "chardev=monitor,mode=control"]);
@@ -381,6 +380,16 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A command that runs the program and the arguments that are added to it. The kernel kills the program when this thread ends.
+fn ends_with_this_thread() -> Result<Command> {
+    let mut command = Command::new(program("setpriv", "util-linux")?);
+    command.args(["--pdeathsig", "KILL", "/bin/sh", "-c"]);
+    // The kernel sends no signal if this process ended before `setpriv` asked for it. Then the parent is another process.
+    command.arg(r#"[ "$PPID" = "$0" ] && exec "$@""#);
+    command.arg(std::process::id().to_string());
+    Ok(command)
 }
 
 /// A child that is ended unless it was taken out.

@@ -1,8 +1,10 @@
 //! `powerfail vm check`: guests with Debian's kernel. Bugs are in a script, which replaces a file that is gone for a moment, and in
 //! a module, whose recovery is not idempotent.
 
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -37,13 +39,27 @@ fn files_of_guests(process: u32) -> usize {
     files.count()
 }
 
-/// A check that is killed leaves no guest behind, and the next one removes its files.
+/// A directory for the front of `PATH` that makes the start of each guest take a second.
+fn slow_start(directory: &Path) -> OsString {
+    let programs = directory.join("slow");
+    fs::create_dir(&programs).unwrap();
+    let slow = programs.join("setpriv");
+    fs::write(&slow, "#!/bin/sh\nsleep 1\nexec /usr/bin/setpriv \"$@\"\n").unwrap();
+    fs::set_permissions(&slow, Permissions::from_mode(0o755)).unwrap();
+    let mut path = programs.into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    path
+}
+
+/// A check that is killed leaves no guest behind, not even one that was about to start, and the next one removes its files.
 fn kill_a_check(directory: &Path, kernel: &Path) -> u32 {
     let mut command = command(directory, kernel, "echo new > file; sync\n", "killed");
     let variable = ("POWERFAIL_TEST_GUEST", directory.to_str().unwrap());
     let mut running = command
         .args(["--mkfs", "ext4"])
         .env(variable.0, variable.1)
+        .env("PATH", slow_start(directory))
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
