@@ -3,7 +3,9 @@
 //! `cargo xtask targets` installs the packages, builds the programs of `tests/software`, runs `powerfail check` on each
 //! of them, and writes `docs/figures/targets.md`. It fails if a result is not the expected one.
 
-mod list;
+mod databases;
+mod mapped;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,8 +19,6 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::packages;
-
-use list::TARGETS;
 
 /// Where the table is written.
 const TABLE: &str = "docs/figures/targets.md";
@@ -116,14 +116,18 @@ pub(crate) fn packages_of_tests() -> impl Iterator<Item = &'static str> {
 
 /// The targets that the tests run.
 pub fn tested() -> impl Iterator<Item = &'static Target> {
-    TARGETS.iter().filter(|target| target.in_tests)
+    all().filter(|target| target.in_tests)
+}
+
+/// All targets, in the order of the table.
+fn all() -> impl Iterator<Item = &'static Target> {
+    let lists = [databases::TARGETS, writers::TARGETS, mapped::TARGETS];
+    lists.into_iter().flatten()
 }
 
 /// Runs all targets, or those whose name contains `filter`.
 pub fn run(powerfail: &Path, filter: Option<&str>) -> anyhow::Result<()> {
-    let chosen = TARGETS
-        .iter()
-        .filter(|target| filter.is_none_or(|filter| target.name.contains(filter)));
+    let chosen = all().filter(|target| filter.is_none_or(|filter| target.name.contains(filter)));
     let folder = std::path::absolute("target/software")?;
     fs::create_dir_all(&folder)?;
     let mut rows = if filter.is_some() {
@@ -150,8 +154,8 @@ pub fn run(powerfail: &Path, filter: Option<&str>) -> anyhow::Result<()> {
         }
         rows.insert(target.name.to_owned(), row(target, &outcome));
     }
-    // In the order of the list. A target that was not run keeps its row.
-    let rows = TARGETS.iter().filter_map(|target| rows.get(target.name));
+    // A target that was not run keeps its row.
+    let rows = all().filter_map(|target| rows.get(target.name));
     let rows: String = rows.map(String::as_str).collect();
     fs::write(TABLE, format!("{HEAD}{rows}")).with_context(|| format!("writing {TABLE}"))?;
     eprintln!("wrote {TABLE}");

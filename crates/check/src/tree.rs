@@ -4,7 +4,8 @@
 //! - `runner.rs`: recovery on crashed trees, several at a time.
 //! - `undisturbed.rs`, `prefix.rs`, `lossy.rs`, `oracle_test.rs`: the phases. `engine.rs` is what they share.
 //! - `second.rs`: power failures during recovery. `races.rs`: what recovery reads and does not check.
-//! - `minimal.rs`: the smallest loss. `finding.rs`: what it means. `words.rs`: operations in words.
+//! - `minimal.rs`: the smallest loss. `finding.rs`: what it means. `remedy.rs`: the syncs that would have prevented it. `words.rs`:
+//!   operations in words.
 //! - `replay.rs`: a finding again.
 
 mod engine;
@@ -15,6 +16,7 @@ mod oracle_test;
 mod prefix;
 mod races;
 mod recording;
+mod remedy;
 mod replay;
 mod runner;
 mod second;

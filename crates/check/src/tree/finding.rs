@@ -15,6 +15,7 @@ use powerfail_model::files::{
 use super::engine::TreeEngine;
 use super::minimal::Minimal;
 use super::prefix::symptom_words;
+use super::remedy::{Insertion, Moment, Remedy};
 use super::runner::TreeTrial;
 use super::words::{directories, in_sentence, noun};
 use crate::error::CheckError;
@@ -31,13 +32,6 @@ pub(super) struct FinishedPlaces {
     pub(super) evidence: Evidence,
     pub(super) crash: TreeCrash,
     pub(super) code: Code,
-}
-
-/// A sync that is inserted before the operation at a place.
-struct Insertion {
-    node: NodeId,
-    before: usize,
-    is_directory: bool,
 }
 
 /// An operation that is lost, and a later write of which a part survives, as places of the list.
@@ -97,12 +91,12 @@ impl TreeEngine<'_, '_> {
         Ok(place)
     }
 
-    /// The finding of a minimal failure.
+    /// The finding of a minimal failure, and what would have prevented it.
     pub(super) fn finding(
         &mut self,
         minimal: &Minimal,
         places: &mut Places<'_>,
-    ) -> Result<Finding, CheckError> {
+    ) -> Result<(Finding, Option<Remedy>), CheckError> {
         let frontier = self.frontier(self.file_system, minimal.place);
         let fates = frontier.fates(&minimal.state);
         let torn = fates.iter().find(|(_, fate)| *fate == Fate::Torn);
@@ -184,6 +178,7 @@ impl TreeEngine<'_, '_> {
             code,
         };
         let mut finding = self.finish(finished, &trial, &minimal.symptom, places)?;
+        let mut remedy = None;
         if let Some(lost) = lost {
             let before = first_sync_place(minimal, lost, survivor);
             if is_atomicity && before <= lost + 1 && minimal.symptom.code != Code::AcknowledgedLost
@@ -195,9 +190,14 @@ impl TreeEngine<'_, '_> {
                 );
             } else if let Some(fix) = fix {
                 self.advise(&mut finding, minimal, (lost, survivor), &fix, places)?;
+                let moment = match survivor.filter(|it| *it > lost) {
+                    Some(survivor) => Moment::Before(survivor),
+                    None => Moment::After(lost),
+                };
+                remedy = self.remedy(&fix, moment, minimal, places)?;
             }
         }
-        Ok(finding)
+        Ok((finding, remedy))
     }
 
     /// Completes a finding with where recovery was.
@@ -588,30 +588,5 @@ impl TreeEngine<'_, '_> {
     fn parent_of(&self, node: NodeId, place: usize) -> Option<NodeId> {
         let nodes = self.recording.newest(place);
         nodes.name_of(node).map(|entry| entry.directory)
-    }
-
-    /// Whether the state is impossible if syncs are inserted.
-    fn prevents(&self, insertions: &[Insertion], minimal: &Minimal) -> bool {
-        let mut frontier = Frontier::new(self.file_system, &self.recording.initial);
-        let mut last = OperationIndex(0);
-        let insert = |frontier: &mut Frontier, place: usize, last: OperationIndex| {
-            for insertion in insertions.iter().filter(|it| it.before == place) {
-                let sync = Operation::SyncFile {
-                    node: insertion.node,
-                    data_only: false,
-                };
-                frontier.apply(last, &sync);
-            }
-        };
-        for (place, it) in self.recording.operations[..minimal.place]
-            .iter()
-            .enumerate()
-        {
-            insert(&mut frontier, place, last);
-            frontier.apply(it.index, &it.operation);
-            last = it.index;
-        }
-        insert(&mut frontier, minimal.place, last);
-        !frontier.permits(&minimal.state)
     }
 }

@@ -12,8 +12,9 @@ use powerfail_trace::StackId;
 use super::engine::TreeEngine;
 use super::minimal::Minimal;
 use super::prefix::Prefixes;
+use super::remedy::Remedy;
 use super::runner::TreeTrial;
-use super::words::role_of;
+use super::words::{kind, role_of};
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep};
 use crate::options::CrashOptions;
@@ -43,6 +44,8 @@ pub(super) struct Failing {
 /// A bug whose cause is known.
 struct KnownBug {
     lost: BTreeSet<LostKey>,
+    /// What would have prevented it.
+    remedy: Option<Remedy>,
     /// The number of its finding.
     finding: usize,
 }
@@ -416,7 +419,7 @@ impl TreeEngine<'_, '_> {
                 at: self.recording.event_at(failure.place, self.trace),
             });
             let explained = self.explain_one(&failure, places);
-            let (minimal, finding) = match self.unless_interrupted(explained)? {
+            let (minimal, finding, remedy) = match self.unless_interrupted(explained)? {
                 Some(Some(explained)) => explained,
                 Some(None) => {
                     unstable += 1;
@@ -429,7 +432,14 @@ impl TreeEngine<'_, '_> {
                 }
             };
             let lost = self.minimal_keys(&minimal, &roles);
-            let same = { lossy.findings.iter() }.position(|it| is_same_bug(it, &finding));
+            let prevented = { known.iter() }.find(|it| {
+                let remedy = it.remedy.as_ref();
+                remedy.is_some_and(|it| self.is_prevented(&minimal, it))
+            });
+            let same = match prevented {
+                Some(cause) => Some(cause.finding),
+                None => { lossy.findings.iter() }.position(|it| is_same_bug(it, &finding)),
+            };
             let number = match same {
                 Some(number) => {
                     let known = &mut lossy.findings[number];
@@ -447,6 +457,7 @@ impl TreeEngine<'_, '_> {
             };
             known.push(KnownBug {
                 lost,
+                remedy,
                 finding: number,
             });
         }
@@ -470,12 +481,12 @@ impl TreeEngine<'_, '_> {
         &mut self,
         failure: &Failing,
         places: &mut Places<'_>,
-    ) -> Result<Option<(Minimal, Finding)>, CheckError> {
+    ) -> Result<Option<(Minimal, Finding, Option<Remedy>)>, CheckError> {
         let Some(minimal) = self.minimal(failure)? else {
             return Ok(None);
         };
-        let finding = self.finding(&minimal, places)?;
-        Ok(Some((minimal, finding)))
+        let (finding, remedy) = self.finding(&minimal, places)?;
+        Ok(Some((minimal, finding, remedy)))
     }
 
     fn minimal_keys(
@@ -517,9 +528,7 @@ fn key_of(
     let operation = engine.recording.operation(index);
     let node = operation.and_then(|it| it.operation.node());
     let role = node.and_then(|node| roles.get(&node)).cloned();
-    let kind = operation.map(|it| super::words::noun(&it.operation));
-    let kind = kind.unwrap_or_default();
-    let kind = kind.split(' ').next().unwrap_or_default().to_owned();
+    let kind = operation.map(|it| kind(&it.operation)).unwrap_or_default();
     (
         engine.stack_of(index),
         format!("{kind} {}", role.unwrap_or_default()),

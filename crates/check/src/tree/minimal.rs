@@ -24,13 +24,18 @@ pub(super) struct Minimal {
 impl TreeEngine<'_, '_> {
     /// Minimises a failure. `None` if it does not fail again.
     pub(super) fn minimal(&mut self, failing: &Failing) -> Result<Option<Minimal>, CheckError> {
-        let frontier = self.frontier(self.file_system, failing.place);
+        let mut place = failing.place;
+        let mut frontier = self.frontier(self.file_system, place);
         let mut state = failing.state.clone();
-        let Some(mut symptom) = self.judge_state(&frontier, failing.place, &state)? else {
+        let Some(mut symptom) = self.judge_state(&frontier, place, &state)? else {
             return Ok(None);
         };
-        if let Some((later, found)) = self.latest_cut(&frontier, failing.place, &state, &symptom)? {
+        if let Some((later, found)) = self.latest_cut(&frontier, place, &state, &symptom)? {
             (state, symptom) = (later, found);
+        }
+        if let Some(earlier) = self.cut_off(place, &state, &symptom)? {
+            (place, state, symptom) = (earlier.place, earlier.state, earlier.symptom);
+            frontier = self.frontier(self.file_system, place);
         }
         let mut runs = 0;
         let mut tried: BTreeSet<CrashState> = BTreeSet::new();
@@ -46,7 +51,7 @@ impl TreeEngine<'_, '_> {
                 if runs > RUNS_MAX {
                     break 'smaller;
                 }
-                let judged = self.judge_state(&frontier, failing.place, &candidate)?;
+                let judged = self.judge_state(&frontier, place, &candidate)?;
                 if let Some(found) = judged.filter(|it| it.code == symptom.code) {
                     (state, symptom) = (candidate, found);
                     continue 'smaller;
@@ -54,7 +59,7 @@ impl TreeEngine<'_, '_> {
             }
             break;
         }
-        let (place, symptom) = self.earliest(failing.place, &state, symptom)?;
+        let (place, symptom) = self.earliest(place, &state, symptom)?;
         Ok(Some(Minimal {
             place,
             state,
@@ -100,6 +105,42 @@ impl TreeEngine<'_, '_> {
         Ok(best)
     }
 
+    /// A state that has lost some operations, at the end of a run with few syncs, is like one at an earlier moment, at which
+    /// most of what it has lost was not done yet. This is the first such moment at which recovery fails in the same way, if
+    /// there is one.
+    fn cut_off(
+        &mut self,
+        place: usize,
+        state: &CrashState,
+        symptom: &Symptom,
+    ) -> Result<Option<Minimal>, CheckError> {
+        let operations = &self.recording.operations;
+        let Some(oldest) = lost_operations(state).min() else {
+            return Ok(None);
+        };
+        let first = operations.partition_point(|it| it.index <= oldest);
+        let mut best = None;
+        let (mut low, mut high) = (first, place);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let next = self.recording.operations.get(middle);
+            let end = next.map_or(LostPage::NOTHING, |it| it.index);
+            let cut = before(state, end);
+            match self.fails_at(middle, &cut, symptom)? {
+                Some(found) => {
+                    best = Some(Minimal {
+                        place: middle,
+                        state: cut,
+                        symptom: found,
+                    });
+                    high = middle;
+                }
+                None => low = middle + 1,
+            }
+        }
+        Ok(best)
+    }
+
     /// What is wrong after a crash that leaves a state.
     pub(super) fn judge_state(
         &mut self,
@@ -120,7 +161,7 @@ impl TreeEngine<'_, '_> {
         state: &CrashState,
         symptom: Symptom,
     ) -> Result<(usize, Symptom), CheckError> {
-        let newest_lost = newest_lost(state).unwrap_or(OperationIndex(0));
+        let newest_lost = lost_operations(state).max().unwrap_or(OperationIndex(0));
         let operations = &self.recording.operations;
         let first = operations.partition_point(|it| it.index <= newest_lost);
         let (mut low, mut high, mut symptom) = (first, place, symptom);
@@ -154,7 +195,7 @@ impl TreeEngine<'_, '_> {
         like: &Symptom,
     ) -> Result<Option<Symptom>, CheckError> {
         let frontier = self.frontier(self.file_system, place);
-        if !frontier.permits(state) {
+        if state.is_newest() || !frontier.permits(state) {
             return Ok(None);
         }
         // What fails without any loss is not caused by this one.
@@ -166,13 +207,35 @@ impl TreeEngine<'_, '_> {
     }
 }
 
-/// The newest operation that a state has lost.
-fn newest_lost(state: &CrashState) -> Option<OperationIndex> {
+/// The operations that a state has lost, as far as it names them.
+fn lost_operations(state: &CrashState) -> impl Iterator<Item = OperationIndex> {
     let names = state.lost.iter().copied();
     let lengths = state.lengths.iter().map(|it| it.first_lost);
     let sectors = state.pages.iter().flat_map(|it| it.first_lost);
     let sectors = sectors.filter(|it| *it != LostPage::NOTHING);
-    names.chain(lengths).chain(sectors).max()
+    names.chain(lengths).chain(sectors)
+}
+
+/// What a state has lost of the operations before one.
+fn before(state: &CrashState, end: OperationIndex) -> CrashState {
+    let mut earlier = state.clone();
+    earlier.lost.retain(|it| *it < end);
+    earlier.lengths.retain(|it| it.first_lost < end);
+    for page in &mut earlier.pages {
+        for lost in &mut page.first_lost {
+            if *lost >= end {
+                *lost = LostPage::NOTHING;
+            }
+        }
+    }
+    drop_whole_pages(&mut earlier);
+    earlier
+}
+
+/// Leaves out pages of which nothing is lost.
+fn drop_whole_pages(state: &mut CrashState) {
+    let nothing = [LostPage::NOTHING; powerfail_model::files::SECTORS_PER_PAGE];
+    state.pages.retain(|it| it.first_lost != nothing);
 }
 
 /// States that lose less, those that lose much less first. Not all of them are possible.
@@ -230,8 +293,7 @@ fn smaller(state: &CrashState) -> Vec<CrashState> {
             if page.first_lost[sector] != LostPage::NOTHING {
                 let mut fewer = state.clone();
                 fewer.pages[number].first_lost[sector] = LostPage::NOTHING;
-                let nothing = [LostPage::NOTHING; powerfail_model::files::SECTORS_PER_PAGE];
-                fewer.pages.retain(|it| it.first_lost != nothing);
+                drop_whole_pages(&mut fewer);
                 all.push(fewer);
             }
         }

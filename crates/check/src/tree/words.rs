@@ -39,7 +39,14 @@ pub(super) fn noun(operation: &Operation) -> String {
     }
 }
 
-/// The same in a sentence, with its file: `the write to config.tmp`.
+/// The kind of an operation: the first word of its noun.
+pub(super) fn kind(operation: &Operation) -> String {
+    let noun = noun(operation);
+    let first = noun.split(' ').next();
+    first.unwrap_or_default().to_owned()
+}
+
+/// An operation in a sentence, with its file: `the write to config.tmp`.
 pub(super) fn in_sentence(recording: &TreeRecording, place: usize) -> String {
     let Some(traced) = recording.operations.get(place) else {
         return "the end of the program".to_owned();

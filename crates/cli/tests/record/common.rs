@@ -342,6 +342,13 @@ impl Recording {
         self.events_of(&["--kind", "stores"])
     }
 
+    /// The last store. Unlike [`Self::stores`], reads only this one.
+    pub(crate) fn last_store(&self) -> Event {
+        let stores = self.look(&["events", "--json", "--no-source", "--kind", "stores"]);
+        let last = stores.lines().next_back().expect("stores");
+        Event::parse(&serde_json::from_str(last).expect("JSON"))
+    }
+
     /// The outputs, in order.
     pub(crate) fn outputs(&self) -> Vec<Event> {
         self.events_of(&["--kind", "output"])

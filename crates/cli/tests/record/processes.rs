@@ -196,7 +196,7 @@ fn killed_in_the_middle_of_stores() {
 fn children_killed_in_the_middle_of_stores() {
     for recording in run_to_its_end("kill_child") {
         recording.assert_exit(0);
-        let last = recording.stores().pop().expect("stores");
+        let last = recording.last_store();
         assert_eq!((last.offset, last.value()), (128, 1));
     }
 }

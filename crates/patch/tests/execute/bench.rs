@@ -1,9 +1,11 @@
 //! A machine, a classifier and an emitter, configured for each other.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
-use powerfail_patch::{Classifier, Emitter, EmitterSettings};
+use powerfail_patch::{Classifier, Emitter, EmitterSettings, MAX_TRAMPOLINE_LEN, Trampoline};
 
-use crate::machine::{Layout, Machine, SNIPPET_AT};
+use crate::cases::Case;
+use crate::expect::SITE;
+use crate::machine::{Layout, Machine, SNIPPET_AT, TRAMPOLINE_AT};
 
 /// A machine with an emitter for it.
 pub(crate) struct Bench {
@@ -11,6 +13,13 @@ pub(crate) struct Bench {
     pub(crate) layout: Layout,
     pub(crate) classifier: Classifier,
     pub(crate) emitter: Emitter,
+}
+
+/// A trampoline in the memory of the machine.
+pub(crate) struct Written {
+    pub(crate) at: u64,
+    pub(crate) code: Vec<u8>,
+    pub(crate) emitted: Trampoline,
 }
 
 impl Bench {
@@ -39,6 +48,20 @@ impl Bench {
         let end = at + code.len() as u64;
         self.write_jump(end, Machine::exit_address());
         at
+    }
+
+    /// Writes the instruction of a case, and its trampoline.
+    pub(crate) fn write_trampoline(&mut self, case: &Case) -> Written {
+        let at = Machine::code_address(TRAMPOLINE_AT);
+        let mut code = vec![0; MAX_TRAMPOLINE_LEN];
+        let emitted = self
+            .emitter
+            .emit(&case.site, SITE, at, false, &mut code)
+            .unwrap();
+        code.truncate(emitted.len_bytes);
+        self.write_snippet(&case.code);
+        self.machine.write_code(at, &code);
+        Written { at, code, emitted }
     }
 
     pub(crate) fn write_jump(&mut self, at: u64, target: u64) {

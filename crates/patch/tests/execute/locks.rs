@@ -2,15 +2,14 @@
 //! leaves the same result as without it, and every store is recorded once.
 
 use iced_x86::Code;
-use powerfail_patch::{Interruption, LockedFences, MAX_TRAMPOLINE_LEN};
+use powerfail_patch::{Interruption, LockedFences};
 use powerfail_protocol::{EventKind, ScratchSlot};
 
-use crate::bench::{Bench, decode, is_jumped_over};
+use crate::bench::{Bench, Written, decode, is_jumped_over};
 use crate::cases::{Case, STATUS_FLAGS, random_case};
-use crate::expect::SITE;
 use crate::frame::State;
 use crate::instances;
-use crate::machine::{Layout, Machine, TRAMPOLINE_AT};
+use crate::machine::{Layout, Machine};
 use crate::random::Random;
 
 const ZERO_FLAG: u64 = 0x40;
@@ -51,15 +50,7 @@ fn undo(bench: &mut Bench, stopped: &State, slots: impl Iterator<Item = ScratchS
 }
 
 fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Tally) {
-    let at = Machine::code_address(TRAMPOLINE_AT);
-    let mut out = [0; MAX_TRAMPOLINE_LEN];
-    let emitted = bench
-        .emitter
-        .emit(&case.site, SITE, at, false, &mut out)
-        .unwrap();
-    let code = &out[..emitted.len_bytes];
-    bench.write_snippet(&case.code);
-    bench.machine.write_code(at, code);
+    let Written { at, code, emitted } = bench.write_trampoline(case);
     let seed = random.next();
     Random::new(seed).fill(bench.machine.pool());
     bench.machine.reset_ring(None);
@@ -70,7 +61,7 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Tally)
         return;
     };
 
-    let instructions = decode(code, at);
+    let instructions = decode(&code, at);
     for instruction in &instructions {
         if is_jumped_over(instruction, &instructions) {
             continue;
@@ -79,7 +70,7 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Tally)
         bench.machine.reset_ring(None);
         bench.write_jump(instruction.ip(), Machine::stop_address());
         let stopped = bench.machine.run(at, &case.state);
-        bench.machine.write_code(at, code);
+        bench.machine.write_code(at, &code);
         if !bench.machine.was_stopped() {
             assert_eq!(bench.machine.held_locks(), []);
             continue;
@@ -164,14 +155,7 @@ fn a_stamp_is_used_again_until_another_one_is_taken() {
             .flatten()
             .find(|case| case.aim.in_pool && !case.site.instruction.has_lock_prefix())
             .unwrap();
-        let at = Machine::code_address(TRAMPOLINE_AT);
-        let mut out = [0; MAX_TRAMPOLINE_LEN];
-        let emitted = bench
-            .emitter
-            .emit(&case.site, SITE, at, false, &mut out)
-            .unwrap();
-        bench.write_snippet(&case.code);
-        bench.machine.write_code(at, &out[..emitted.len_bytes]);
+        let at = bench.write_trampoline(&case).at;
         bench.machine.reset_ring(None);
         bench.machine.run(at, &case.state);
         bench.machine.run(at, &case.state);

@@ -2,14 +2,13 @@
 //! not change, and the record that is trusted in the end describes what happened.
 
 use iced_x86::Code;
-use powerfail_patch::{Action, LockedFences, MAX_TRAMPOLINE_LEN, StoreForm};
+use powerfail_patch::{Action, LockedFences, StoreForm};
 use powerfail_protocol::{EventKind, Header, Record};
 
-use crate::bench::{Bench, decode, is_jumped_over};
+use crate::bench::{Bench, Written, decode, is_jumped_over};
 use crate::cases::{Case, random_case};
-use crate::expect::SITE;
 use crate::instances;
-use crate::machine::{Layout, Machine, TRAMPOLINE_AT};
+use crate::machine::{Layout, Machine};
 use crate::random::Random;
 
 /// A committed record.
@@ -49,15 +48,8 @@ fn is_tried_again(case: &Case) -> bool {
 }
 
 fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Seen) {
-    let at = Machine::code_address(TRAMPOLINE_AT);
-    let mut out = [0; MAX_TRAMPOLINE_LEN];
-    let emitted = bench
-        .emitter
-        .emit(&case.site, SITE, at, false, &mut out)
-        .unwrap();
-    let code = &out[..emitted.len_bytes];
-    bench.write_snippet(&case.code);
-    let instructions = decode(code, at);
+    let Written { at, code, .. } = bench.write_trampoline(case);
+    let instructions = decode(&code, at);
     let seed = random.next();
     for instruction in &instructions {
         if is_jumped_over(instruction, &instructions) {
@@ -65,10 +57,10 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Seen) 
         }
         Random::new(seed).fill(bench.machine.pool());
         bench.machine.reset_ring(None);
-        bench.machine.write_code(at, code);
+        bench.machine.write_code(at, &code);
         bench.write_jump(instruction.ip(), Machine::stop_address());
         let stopped = bench.machine.run(at, &case.state);
-        bench.machine.write_code(at, code);
+        bench.machine.write_code(at, &code);
         if !bench.machine.was_stopped() {
             continue;
         }

@@ -8,9 +8,8 @@ use iced_x86::Code;
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
 use powerfail_protocol::{EventKind, Record, SiteId};
 
-use crate::bench::{Bench, decode, is_jumped_over};
+use crate::bench::{Bench, Written, decode, is_jumped_over};
 use crate::cases::{Case, random_case};
-use crate::expect::SITE;
 use crate::frame::State;
 use crate::instances;
 use crate::machine::{Layout, MEMORY_LEN, Machine, TRAMPOLINE_AT};
@@ -62,15 +61,7 @@ fn deliver(bench: &mut Bench, handler: u64, state: &State, value: u64) {
 }
 
 fn check(bench: &mut Bench, handler: u64, case: &Case, random: &mut Random) -> usize {
-    let at = Machine::code_address(TRAMPOLINE_AT);
-    let mut out = [0; MAX_TRAMPOLINE_LEN];
-    let emitted = bench
-        .emitter
-        .emit(&case.site, SITE, at, false, &mut out)
-        .unwrap();
-    let code = &out[..emitted.len_bytes];
-    bench.write_snippet(&case.code);
-    bench.machine.write_code(at, code);
+    let Written { at, code, .. } = bench.write_trampoline(case);
     let seed = random.next();
     Random::new(seed).fill(bench.machine.pool());
     bench.machine.reset_ring(None);
@@ -78,7 +69,7 @@ fn check(bench: &mut Bench, handler: u64, case: &Case, random: &mut Random) -> u
     let mut pool = bench.machine.pool().to_vec();
     let count = bench.machine.records().len();
 
-    let instructions = decode(code, at);
+    let instructions = decode(&code, at);
     let mut delivered = 0;
     for instruction in &instructions {
         if is_jumped_over(instruction, &instructions) {
@@ -92,7 +83,7 @@ fn check(bench: &mut Bench, handler: u64, case: &Case, random: &mut Random) -> u
         let stop = Machine::stop_address();
         bench.write_jump(instruction.ip(), stop);
         let stopped = bench.machine.run(at, &case.state);
-        bench.machine.write_code(at, code);
+        bench.machine.write_code(at, &code);
         if !bench.machine.was_stopped() {
             continue;
         }

@@ -2,14 +2,13 @@
 //! registers.
 
 use iced_x86::Code;
-use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
+use powerfail_patch::LockedFences;
 use powerfail_protocol::ScratchSlot;
 
-use crate::bench::{Bench, decode, is_jumped_over};
+use crate::bench::{Bench, Written, decode, is_jumped_over};
 use crate::cases::{Case, DIRECTION_FLAG, STATUS_FLAGS, random_case};
-use crate::expect::SITE;
 use crate::instances;
-use crate::machine::{Layout, Machine, TRAMPOLINE_AT};
+use crate::machine::{Layout, Machine};
 use crate::random::Random;
 
 /// The flags as `lahf` and `seto` put them into RAX.
@@ -18,15 +17,8 @@ fn flags_from_slot(slot: u64) -> u64 {
 }
 
 fn check(bench: &mut Bench, case: &Case) -> usize {
-    let at = Machine::code_address(TRAMPOLINE_AT);
-    let mut out = [0; MAX_TRAMPOLINE_LEN];
-    let emitted = bench
-        .emitter
-        .emit(&case.site, SITE, at, false, &mut out)
-        .unwrap();
-    let code = &out[..emitted.len_bytes];
-    bench.write_snippet(&case.code);
-    let instructions = decode(code, at);
+    let Written { at, code, emitted } = bench.write_trampoline(case);
+    let instructions = decode(&code, at);
     let mut stops = 0;
     for instruction in &instructions {
         let offset = (instruction.ip() - at) as usize;
@@ -40,7 +32,7 @@ fn check(bench: &mut Bench, case: &Case) -> usize {
         {
             continue;
         }
-        bench.machine.write_code(at, code);
+        bench.machine.write_code(at, &code);
         let stop = Machine::stop_address();
         bench.write_jump(instruction.ip(), stop);
         bench.machine.reset_ring(None);
