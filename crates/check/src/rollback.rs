@@ -65,7 +65,14 @@ impl Engine<'_, '_> {
             let Some(moment) = moment_of(self.trace, *store)? else {
                 continue;
             };
-            let outcome = self.crash_before_commit(&moment, hit, linted)?;
+            let alone = self.crash_before_others(&moment, hit, linted)?;
+            let (moment, outcome) = match alone {
+                Some((moment, symptom)) => (moment, Outcome::Matters(symptom)),
+                None => {
+                    let outcome = self.crash_before_commit(&moment, hit, linted)?;
+                    (moment, outcome)
+                }
+            };
             if matches!(outcome, Outcome::MattersAlone(_)) {
                 finding.explain(
                     "the transaction has not added other memory either; recovery also fails if only this store is not rolled back"
@@ -182,6 +189,26 @@ impl Engine<'_, '_> {
         Ok(cause.filter(|_| succeeds))
     }
 
+    /// Whether recovery fails at a moment at which the transaction has made this store, and not yet the others that it does not
+    /// know: what recovery does then is due to this one alone.
+    fn crash_before_others(
+        &mut self,
+        moment: &Moment,
+        hit: &Hit,
+        linted: &Linted,
+    ) -> Result<Option<(Moment, Symptom)>, CheckError> {
+        let is_later = |store: &EventIndex| *store > moment.store && *store < moment.end;
+        let later = others(hit, linted).filter(is_later);
+        let Some(end) = later.min() else {
+            return Ok(None);
+        };
+        let alone = Moment { end, ..*moment };
+        match self.crash_before_commit(&alone, hit, linted)? {
+            Outcome::Matters(symptom) if is_symptom(symptom.code) => Ok(Some((alone, symptom))),
+            _ => Ok(None),
+        }
+    }
+
     fn crash_before_commit(
         &mut self,
         moment: &Moment,
@@ -249,15 +276,10 @@ impl Engine<'_, '_> {
         hit: &Hit,
         linted: &Linted,
     ) -> Result<Vec<Patch>, CheckError> {
-        let hits = { linted.hits.iter() }.filter(|it| it.code == Code::StoreNotAdded);
-        let hits = hits.filter(|it| it.sites != hit.sites);
         let is_near = |store: &EventIndex| {
             *store < moment.end && moment.end.0 - store.0 <= TRANSACTION_EVENTS_MAX
         };
-        let mut near: Vec<EventIndex> = { hits.flat_map(|it| &it.more) }
-            .copied()
-            .filter(is_near)
-            .collect();
+        let mut near: Vec<EventIndex> = others(hit, linted).filter(is_near).collect();
         // Of stores to the same bytes the oldest decides.
         near.sort_unstable_by_key(|store| std::cmp::Reverse(*store));
         near.truncate(STORES_UNDONE_MAX);
@@ -288,6 +310,13 @@ impl Engine<'_, '_> {
         };
         self.judge(trial, &tried)
     }
+}
+
+/// The stores of other lines of code that their transaction does not know.
+fn others<'a>(hit: &'a Hit, linted: &'a Linted) -> impl Iterator<Item = EventIndex> + 'a {
+    let hits = { linted.hits.iter() }.filter(|it| it.code == Code::StoreNotAdded);
+    let hits = hits.filter(|it| it.sites != hit.sites);
+    hits.flat_map(|it| &it.more).copied()
 }
 
 /// The moment of a failure that needs nothing to be lost.

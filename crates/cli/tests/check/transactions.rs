@@ -71,6 +71,23 @@ fn a_recovery_that_fails_because_of_it_is_an_error() {
     );
 }
 
+/// Of two stores that are not added, each finding shows what recovery does because of its own.
+#[test]
+fn two_stores_fail_in_their_own_ways() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "fail/transactions/split_with_two_not_added.c");
+    let run = folder.check(&ONE_FAILURE).ends_with(FINDINGS);
+    let findings = run.report().findings.into_iter();
+    let statuses: Vec<_> = { findings.filter(|it| it.code.as_str() == CODE) }
+        .map(|it| it.evidence.expect("a crash has shown it").recovery)
+        .map(|it| match it {
+            RecoveryOutcome::Exit { status, .. } => status,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(statuses, [1, 2]);
+}
+
 #[test]
 fn without_a_recovery_it_is_a_warning() {
     let folder = folder(&[]);
