@@ -129,10 +129,10 @@ pub(crate) fn crash(
     }
     let is_stopped = engine.is_interrupted;
     crashed.is_interrupted = is_stopped && bounded.observer.is_interrupted();
+    if is_stopped && crashed.totals.failure_points_run == 0 {
+        crashed.totals.not_checked = Some(NotChecked::NoTime);
+    }
     if is_stopped && !crashed.is_interrupted {
-        if crashed.totals.failure_points_run == 0 {
-            crashed.totals.not_checked = Some(NotChecked::NoTime);
-        }
         crashed.notes.push(
             "the budget is spent: the report covers only what was tried until then; see --budget"
                 .to_owned(),
@@ -314,7 +314,10 @@ fn judge_oracle(tested: Option<OracleTest>, crashed: &mut Crashed) {
              check what it recovers, or give a --checker"
                 .to_owned(),
         ),
-        Some(OracleTest::CanFail) | None => {}
+        Some(OracleTest::OpensNothing) => {
+            crashed.totals.not_checked = Some(NotChecked::FilesNotOpened);
+        }
+        Some(OracleTest::CanFail | OracleTest::Unknown) | None => {}
     }
 }
 

@@ -332,6 +332,8 @@ pub enum NotChecked {
     NoTime,
     /// Recovery did not open a pool.
     PoolNotOpened,
+    /// Recovery opened none of the files that the workload changed.
+    FilesNotOpened,
     /// Recovery does the same whatever the pools hold.
     RecoveryCannotFail,
     /// There are correctness bugs, but none is certain: recovery may need a file that the workload wrote with system

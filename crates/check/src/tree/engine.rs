@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use powerfail_finding::Finding;
+use powerfail_image::TreeDigest;
 use powerfail_model::EventIndex;
 use powerfail_model::files::{FileSystem, Frontier, OperationIndex};
 use powerfail_trace::{StackId, Trace};
@@ -37,6 +38,10 @@ pub(super) struct TreeEngine<'e, 'r> {
     announced: HashSet<BugKey>,
     /// Set if the power fails during recovery, which was recorded.
     pub(super) again: Option<Again>,
+    /// The first place at which the workload has created its files.
+    pub(super) creation_end: usize,
+    /// Trees of places before that: what recovery needs is not there yet, so that it fails is no bug.
+    pub(super) creation_trees: HashSet<TreeDigest>,
 }
 
 /// What a second power failure is about.
@@ -69,6 +74,8 @@ impl<'e, 'r> TreeEngine<'e, 'r> {
             is_interrupted: false,
             announced: HashSet::new(),
             again: None,
+            creation_end: 0,
+            creation_trees: HashSet::new(),
         }
     }
 

@@ -120,6 +120,7 @@ impl TreeEngine<'_, '_> {
             None => torn.is_some() || keeps_length,
         };
         let fix = lost.and_then(|lost| self.preventing(minimal, lost, survivor));
+        let is_promised = self.is_promised(minimal, lost);
         // A sync between a write and what depends on it keeps both whole: then that sync is what is missing.
         let is_atomicity = is_torn && (survivor.is_none() || fix.is_none());
         let mut found = Vec::new();
@@ -163,13 +164,14 @@ impl TreeEngine<'_, '_> {
             let survivor = in_sentence(self.recording, it.survivor);
             format!("{does} if {part}{lost} is lost and a part of {survivor} survives")
         } else {
-            self.message(&minimal.symptom, lost, survivor, is_torn)
+            self.message(minimal, lost, survivor, is_torn)
         };
         let trial = TreeTrial {
             place: minimal.place,
             difference: frontier.difference(&minimal.state),
         };
-        let code = self.code_of(&minimal.symptom, lost, survivor, is_atomicity);
+        let is_torn_record = is_atomicity && !is_promised;
+        let code = self.code_of(&minimal.symptom, lost, survivor, is_torn_record);
         let finished = FinishedPlaces {
             places: found,
             message,
@@ -181,13 +183,8 @@ impl TreeEngine<'_, '_> {
         let mut remedy = None;
         if let Some(lost) = lost {
             let before = first_sync_place(minimal, lost, survivor);
-            if is_atomicity && before <= lost + 1 && minimal.symptom.code != Code::AcknowledgedLost
-            {
-                finding.explain(
-                    "no fsync makes one write atomic: recovery has to recognise a record of which a part is missing, by a \
-                     checksum or a length that is written later"
-                        .to_owned(),
-                );
+            if is_torn_record && before <= lost + 1 {
+                finding.explain(self.torn_words(lost));
             } else if let Some(fix) = fix {
                 self.advise(&mut finding, minimal, (lost, survivor), &fix, places)?;
                 let moment = match survivor.filter(|it| *it > lost) {
@@ -243,15 +240,14 @@ impl TreeEngine<'_, '_> {
         symptom: &Symptom,
         lost: Option<usize>,
         survivor: Option<usize>,
-        is_atomicity: bool,
+        is_torn_record: bool,
     ) -> Code {
         let operation = |place: usize| self.recording.operations.get(place).map(|it| &it.operation);
         let Some(lost) = lost.and_then(operation) else {
             return symptom.code;
         };
         let survivor = survivor.and_then(operation);
-        // What was promised is gone, as a whole or in part.
-        if is_atomicity && symptom.code != Code::AcknowledgedLost {
+        if is_torn_record {
             return Code::WriteTorn;
         }
         let is_write = matches!(lost, Operation::Write { .. });
@@ -286,12 +282,12 @@ impl TreeEngine<'_, '_> {
     /// Where an operation is lost and a part of a later write to another file survives, recovery fails because of both: the
     /// earlier one had to be durable first. A sync between the two must make the state impossible.
     fn overtaken(&self, minimal: &Minimal, fates: &[(OperationIndex, Fate)]) -> Option<Overtaken> {
-        if minimal.symptom.code == Code::AcknowledgedLost {
-            return None;
-        }
         let mut gone = fates.iter().filter(|(_, fate)| *fate != Fate::Survived);
         let (first, fate) = gone.clone().min_by_key(|(index, _)| *index)?;
         let lost = self.place_in_list(*first)?;
+        if self.is_promised(minimal, Some(lost)) {
+            return None;
+        }
         let file = self.recording.operations[lost].operation.node();
         let later = gone.find_map(|(index, fate)| {
             let place = self.place_in_list(*index)?;
@@ -305,6 +301,18 @@ impl TreeEngine<'_, '_> {
             survivor: later,
             is_torn: *fate == Fate::Torn,
         })
+    }
+
+    /// Whether what was acknowledged is gone because an operation before that was not durable: losing it is wrong from the next
+    /// acknowledgement on. If it is wrong only later, what was acknowledged was durable elsewhere until then, as in a log.
+    fn is_promised(&self, minimal: &Minimal, lost: Option<usize>) -> bool {
+        let lost = lost.and_then(|lost| self.recording.operations.get(lost));
+        let Some(lost) = lost.filter(|_| minimal.symptom.code == Code::AcknowledgedLost) else {
+            return false;
+        };
+        let ends = self.contents.operations().map(|it| it.end);
+        let next = ends.filter(|end| end.0 > lost.index.0).min();
+        next.is_some_and(|end| minimal.place <= self.recording.place_at(end))
     }
 
     fn place_in_list(&self, index: OperationIndex) -> Option<usize> {
@@ -321,7 +329,7 @@ impl TreeEngine<'_, '_> {
         fates: &[(OperationIndex, Fate)],
     ) -> Option<usize> {
         // What was promised is gone, whatever survives.
-        if minimal.symptom.code == Code::AcknowledgedLost {
+        if self.is_promised(minimal, lost) {
             return None;
         }
         let lost = lost?;
@@ -358,6 +366,27 @@ impl TreeEngine<'_, '_> {
         survivors().find(names).or_else(|| survivors().next())
     }
 
+    /// What to do about a write of which a part survives.
+    fn torn_words(&self, lost: usize) -> String {
+        let remedy = if self.overwrites(lost) {
+            "the old content is gone as well, so that a copy of the old or of the new content has to be durable before it is \
+             overwritten, in a journal or in a second file"
+        } else {
+            "recovery has to recognise a record of which a part is missing, by a checksum or a length that is written later"
+        };
+        format!("no fsync makes one write atomic: {remedy}")
+    }
+
+    /// Whether a write replaces content that its file had before.
+    fn overwrites(&self, place: usize) -> bool {
+        let Operation::Write { node, range } = self.recording.operations[place].operation else {
+            return false;
+        };
+        let before = self.recording.newest(place);
+        let content = before.nodes.get(&node).map(|it| &it.content);
+        content.is_some_and(|it| range.offset < it.len_bytes())
+    }
+
     /// Whether a write has made its file longer, and a crash keeps the length and loses the data: a part of it survives.
     fn keeps_length(&self, minimal: &Minimal, lost: Option<usize>) -> bool {
         let Some(lost) = lost else { return false };
@@ -366,25 +395,26 @@ impl TreeEngine<'_, '_> {
         };
         let before = self.recording.newest(lost);
         let len_bytes = before.nodes.get(&node).map(|it| it.content.len_bytes());
-        minimal.symptom.code != Code::AcknowledgedLost
+        !self.is_promised(minimal, Some(lost))
             && len_bytes.is_some_and(|it| it < range.end())
             && !minimal.state.lengths.iter().any(|it| it.node == node)
     }
 
     fn message(
         &self,
-        symptom: &Symptom,
+        minimal: &Minimal,
         lost: Option<usize>,
         survivor: Option<usize>,
         is_torn: bool,
     ) -> String {
-        let does = symptom_words(symptom);
+        let does = symptom_words(&minimal.symptom);
+        let is_promised = self.is_promised(minimal, lost);
         let Some(lost) = lost else {
             return format!("{does} after a crash");
         };
         let lost = in_sentence(self.recording, lost);
         match (survivor, is_torn) {
-            _ if symptom.code == Code::AcknowledgedLost => {
+            _ if is_promised => {
                 format!("{does}: {lost} is not durable when it is acknowledged")
             }
             (None, true) => format!("{does} if only a part of {lost} survives a crash"),
@@ -569,7 +599,7 @@ impl TreeEngine<'_, '_> {
             });
         }
         let moment = match survivor {
-            _ if minimal.symptom.code == Code::AcknowledgedLost => {
+            _ if self.is_promised(minimal, Some(lost)) => {
                 "before the operation is acknowledged".to_owned()
             }
             Some(survivor) => {

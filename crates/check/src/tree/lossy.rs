@@ -10,7 +10,7 @@ use powerfail_model::files::{CrashState, Fate, Frontier, NodeId, OperationIndex}
 use powerfail_trace::StackId;
 
 use super::engine::TreeEngine;
-use super::minimal::Minimal;
+use super::minimal::{Minimal, Reduced};
 use super::prefix::Prefixes;
 use super::remedy::Remedy;
 use super::runner::TreeTrial;
@@ -48,6 +48,16 @@ struct KnownBug {
     remedy: Option<Remedy>,
     /// The number of its finding.
     finding: usize,
+}
+
+/// What a failure is due to.
+enum Explained {
+    /// A loss, the finding about it, and what would have prevented it.
+    Bug(Box<(Minimal, Finding, Option<Remedy>)>),
+    /// That the workload had not created its files yet.
+    ByCreation,
+    /// Recovery does not fail again.
+    Unstable,
 }
 
 /// What crashes that lose something have shown.
@@ -169,9 +179,10 @@ impl TreeEngine<'_, '_> {
         lossy: &mut Lossy,
     ) -> Result<Vec<Failing>, CheckError> {
         let mut seen: HashSet<(TreeDigest, usize)> = HashSet::new();
-        // While it is created, what recovery needs is not there yet: the same tree is no bug later.
+        self.creation_end = prefixes.creation_end;
         for place in 0..prefixes.creation_end.min(CREATION_MAX) {
             let digest = self.recording.newest(place).image().digest();
+            self.creation_trees.insert(digest);
             seen.extend((0..=self.contents.operations().count()).map(|ended| (digest, ended)));
         }
         // A tree on which recovery fails with nothing lost is explained already.
@@ -420,8 +431,9 @@ impl TreeEngine<'_, '_> {
             });
             let explained = self.explain_one(&failure, places);
             let (minimal, finding, remedy) = match self.unless_interrupted(explained)? {
-                Some(Some(explained)) => explained,
-                Some(None) => {
+                Some(Explained::Bug(bug)) => *bug,
+                Some(Explained::ByCreation) => continue,
+                Some(Explained::Unstable) => {
                     unstable += 1;
                     continue;
                 }
@@ -476,17 +488,19 @@ impl TreeEngine<'_, '_> {
         Ok(())
     }
 
-    /// The least that is lost where recovery fails, and the finding about it; nothing if recovery does not fail again.
+    /// The least that is lost where recovery fails, and the finding about it.
     fn explain_one(
         &mut self,
         failure: &Failing,
         places: &mut Places<'_>,
-    ) -> Result<Option<(Minimal, Finding, Option<Remedy>)>, CheckError> {
-        let Some(minimal) = self.minimal(failure)? else {
-            return Ok(None);
+    ) -> Result<Explained, CheckError> {
+        let minimal = match self.minimal(failure)? {
+            Reduced::To(minimal) => *minimal,
+            Reduced::ToCreation => return Ok(Explained::ByCreation),
+            Reduced::Unstable => return Ok(Explained::Unstable),
         };
         let (finding, remedy) = self.finding(&minimal, places)?;
-        Ok(Some((minimal, finding, remedy)))
+        Ok(Explained::Bug(Box::new((minimal, finding, remedy))))
     }
 
     fn minimal_keys(

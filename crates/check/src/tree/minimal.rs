@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use powerfail_model::files::{CrashState, Frontier, LostPage, NodeId, OperationIndex};
+use powerfail_model::files::{CrashState, Difference, Frontier, LostPage, NodeId, OperationIndex};
 
 use super::engine::TreeEngine;
 use super::lossy::Failing;
@@ -21,14 +21,24 @@ pub(super) struct Minimal {
     pub(super) symptom: Symptom,
 }
 
+/// What a failure is due to.
+pub(super) enum Reduced {
+    /// A loss that cannot be smaller.
+    To(Box<Minimal>),
+    /// The workload had not created its files yet, or a crash has lost that: no bug.
+    ToCreation,
+    /// Recovery does not fail again.
+    Unstable,
+}
+
 impl TreeEngine<'_, '_> {
-    /// Minimises a failure. `None` if it does not fail again.
-    pub(super) fn minimal(&mut self, failing: &Failing) -> Result<Option<Minimal>, CheckError> {
+    /// Minimises a failure.
+    pub(super) fn minimal(&mut self, failing: &Failing) -> Result<Reduced, CheckError> {
         let mut place = failing.place;
         let mut frontier = self.frontier(self.file_system, place);
         let mut state = failing.state.clone();
         let Some(mut symptom) = self.judge_state(&frontier, place, &state)? else {
-            return Ok(None);
+            return Ok(Reduced::Unstable);
         };
         if let Some((later, found)) = self.latest_cut(&frontier, place, &state, &symptom)? {
             (state, symptom) = (later, found);
@@ -59,12 +69,45 @@ impl TreeEngine<'_, '_> {
             }
             break;
         }
+        if self.is_of_creation(&frontier, place, &state, &symptom)? {
+            return Ok(Reduced::ToCreation);
+        }
         let (place, symptom) = self.earliest(place, &state, symptom)?;
-        Ok(Some(Minimal {
+        Ok(Reduced::To(Box::new(Minimal {
             place,
             state,
             symptom,
-        }))
+        })))
+    }
+
+    /// Whether a smaller loss leaves a tree that the workload had while it created its files, on which recovery fails in the
+    /// same way.
+    fn is_of_creation(
+        &mut self,
+        frontier: &Frontier,
+        place: usize,
+        state: &CrashState,
+        symptom: &Symptom,
+    ) -> Result<bool, CheckError> {
+        if self.creation_trees.is_empty() {
+            return Ok(false);
+        }
+        for smaller in smaller(state) {
+            let difference = frontier.difference(&smaller);
+            if frontier.permits(&smaller) && self.is_creation_tree(place, &difference) {
+                let judged = self.judge(&TreeTrial { place, difference })?;
+                return Ok(judged.is_some_and(|it| it.code == symptom.code));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the workload had a tree while it created its files.
+    fn is_creation_tree(&self, place: usize, difference: &Difference) -> bool {
+        !self.creation_trees.is_empty() && {
+            let digest = self.recording.image(place, difference).digest();
+            self.creation_trees.contains(&digest)
+        }
     }
 
     /// If a state has lost all operations on names from one on: the state that loses the fewest of them and fails in the
@@ -80,7 +123,8 @@ impl TreeEngine<'_, '_> {
         let all: BTreeSet<OperationIndex> = state.lost.iter().copied().collect();
         let mut counts = BTreeSet::new();
         let is_smaller = |it: &CrashState| {
-            !it.is_newest()
+            // One that loses no names loses data, of all files.
+            !it.lost.is_empty()
                 && it != state
                 && it.lost.len() <= all.len()
                 && it.lost.iter().all(|lost| all.contains(lost))
@@ -119,6 +163,7 @@ impl TreeEngine<'_, '_> {
             return Ok(None);
         };
         let first = operations.partition_point(|it| it.index <= oldest);
+        let first = first.max(self.creation_end);
         let mut best = None;
         let (mut low, mut high) = (first, place);
         while low < high {
@@ -141,17 +186,18 @@ impl TreeEngine<'_, '_> {
         Ok(best)
     }
 
-    /// What is wrong after a crash that leaves a state.
+    /// What is wrong after a crash that leaves a state. Nothing if the workload had that tree while it created its files.
     pub(super) fn judge_state(
         &mut self,
         frontier: &Frontier,
         place: usize,
         state: &CrashState,
     ) -> Result<Option<Symptom>, CheckError> {
-        self.judge(&TreeTrial {
-            place,
-            difference: frontier.difference(state),
-        })
+        let difference = frontier.difference(state);
+        if self.is_creation_tree(place, &difference) {
+            return Ok(None);
+        }
+        self.judge(&TreeTrial { place, difference })
     }
 
     /// The earliest moment at which the same loss makes recovery fail.

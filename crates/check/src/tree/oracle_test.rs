@@ -6,6 +6,7 @@ use powerfail_image::{FileContent, NodeKey, TreeEntry, TreeImage};
 use powerfail_oracle::Verdict;
 
 use super::engine::TreeEngine;
+use super::runner::RunOnTree;
 use super::undisturbed::UndisturbedRecovery;
 use crate::error::CheckError;
 use crate::event::CheckStep;
@@ -17,10 +18,16 @@ pub(super) enum OracleTest {
     CanFail,
     /// It accepts every changed tree.
     AcceptsAll,
+    /// It does the same on every tree, and opens no file of it that the workload changes.
+    OpensNothing,
+    /// It accepts what was tried, but some files are too long to be changed.
+    Unknown,
 }
 
-/// Longer files are not changed: that they are is not what makes the difference.
+/// Longer files are not changed.
 const CHANGED_BYTES_MAX: u64 = 16 << 20;
+/// How many files are removed one at a time.
+const REMOVED_MAX: usize = 16;
 
 impl TreeEngine<'_, '_> {
     /// Tries recovery on the final tree without the files that the workload changes, with zeros in them, and with other bytes.
@@ -32,22 +39,64 @@ impl TreeEngine<'_, '_> {
         let newest = self.recording.newest(self.recording.len()).image();
         let files = self.recording.changed_nodes();
         let files: BTreeSet<NodeKey> = files.iter().map(|it| NodeKey(it.0.into())).collect();
-        let of = Change::ALL.len() as u64;
-        for (number, change) in (0..).zip(Change::ALL) {
-            self.observer.progress(CheckStep::OracleTest, number, of);
-            // Made when it is needed: most recoveries reject the first one, and the files may be large.
-            let image = changed(&newest, &files, change);
-            let observer = &mut *self.observer;
-            let ran = self.runner.run_on(&image, &|| observer.is_interrupted())?;
-            let (verdict, _) = ran;
-            let Verdict::Success { dump } = verdict else {
-                return Ok(OracleTest::CanFail);
-            };
-            if dump != undisturbed.dump {
+        let mut runs = Vec::new();
+        for change in Change::ALL {
+            match self.accepts(&newest, &files, change, undisturbed)? {
+                Some(run) => runs.push(run),
+                None => return Ok(OracleTest::CanFail),
+            }
+        }
+        let is_long = |node: &NodeKey| {
+            let file = newest.files.get(node);
+            file.is_some_and(|it| it.content.len_bytes() > CHANGED_BYTES_MAX)
+        };
+        if files.iter().any(is_long) {
+            return Ok(OracleTest::Unknown);
+        }
+        let is_indifferent = |run: &RunOnTree| {
+            let opens_some = files.iter().any(|it| run.used.opened.contains(*it));
+            run.outputs == runs[0].outputs && !run.used.is_changed && !opens_some
+        };
+        // It may be about directories or links, which were not changed.
+        let is_file = |node: &NodeKey| newest.files.contains_key(node);
+        if !runs.iter().all(is_indifferent) || !files.iter().all(is_file) {
+            return Ok(OracleTest::AcceptsAll);
+        }
+        // It may look at names only, and miss one where another one is there.
+        for node in files.iter().take(REMOVED_MAX) {
+            let one = BTreeSet::from([*node]);
+            let accepted = self.accepts(&newest, &one, Change::Remove, undisturbed)?;
+            if accepted.is_none() {
                 return Ok(OracleTest::CanFail);
             }
         }
-        Ok(OracleTest::AcceptsAll)
+        Ok(if files.len() > REMOVED_MAX {
+            OracleTest::AcceptsAll
+        } else {
+            OracleTest::OpensNothing
+        })
+    }
+
+    /// Runs recovery on a changed tree. `None` if it rejects that.
+    fn accepts(
+        &mut self,
+        newest: &TreeImage,
+        files: &BTreeSet<NodeKey>,
+        change: Change,
+        undisturbed: &UndisturbedRecovery,
+    ) -> Result<Option<RunOnTree>, CheckError> {
+        let of = Change::ALL.len() as u64;
+        self.observer
+            .progress(CheckStep::OracleTest, change as u64, of);
+        // Made when it is needed: most recoveries reject the first one, and the files may be large.
+        let image = changed(newest, files, change);
+        let observer = &mut *self.observer;
+        let run = self.runner.run_on(&image, &|| observer.is_interrupted())?;
+        let is_accepted = match &run.verdict {
+            Verdict::Success { dump } => *dump == undisturbed.dump,
+            Verdict::Failure(_) => false,
+        };
+        Ok(is_accepted.then_some(run))
     }
 }
 

@@ -36,6 +36,13 @@ impl TreeTrial {
     }
 }
 
+/// What recovery did on a tree that no crash has left.
+pub(super) struct RunOnTree {
+    pub(super) verdict: Verdict,
+    pub(super) outputs: Vec<String>,
+    pub(super) used: TreeUse,
+}
+
 /// A worker: private directories, and the process that runs recovery on them.
 struct Worker {
     // Dropped first: its mounts are on the tree.
@@ -232,16 +239,22 @@ impl<'r> TreeRunner<'r> {
     }
 
     /// Runs recovery on any tree. The run is not counted, because it is not about a crash.
-    pub(crate) fn run_on(
+    pub(super) fn run_on(
         &mut self,
         image: &TreeImage,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Verdict, Vec<String>), CheckError> {
+    ) -> Result<RunOnTree, CheckError> {
         self.workers[0].tree.prepare(image)?;
         let mut ran = self.run_prepared(is_interrupted, |slot| {
             Ok(vec![slot.run_on_changed_pools()?])
         })?;
-        ran.pop().ok_or(CheckError::Oracle(OracleError::ZygoteDied))
+        let ran = ran.pop();
+        let (verdict, outputs) = ran.ok_or(CheckError::Oracle(OracleError::ZygoteDied))?;
+        Ok(RunOnTree {
+            verdict,
+            outputs,
+            used: self.workers[0].tree.used(),
+        })
     }
 
     /// Runs recovery on a tree, and watches what it reads and writes.

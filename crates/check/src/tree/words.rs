@@ -69,11 +69,16 @@ pub(super) fn in_sentence(recording: &TreeRecording, place: usize) -> String {
             format!("the {noun} of {}", short(&path))
         }
         (Some(path), Operation::Rename { .. }) => {
-            format!(
-                "the rename of {} to {}",
-                short(&path),
-                noun.trim_start_matches("rename to ")
-            )
+            let to = noun.trim_start_matches("rename to ");
+            let from = short(&path);
+            let parent = path.parent().filter(|_| from == to);
+            match parent.and_then(Path::file_name) {
+                Some(parent) => format!(
+                    "the rename of {}/{from} to another directory",
+                    parent.to_string_lossy()
+                ),
+                None => format!("the rename of {from} to {to}"),
+            }
         }
         _ => format!("the {noun}"),
     }

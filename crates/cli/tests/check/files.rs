@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use powerfail_finding::NotChecked;
 use powerfail_model::files::{NodeId, NodeKind};
 use powerfail_trace::{
     Body, EntryName, FileOperation, InitialNode, Meta, NewNode, StackId, Thread, Trace,
@@ -249,6 +250,56 @@ fn files_beside_a_pool_are_crashed() {
     ]);
     assert_eq!(run.code, FINDINGS, "{run:?}");
     assert_eq!(run.codes(), ["PF0901"], "{run:?}");
+}
+
+/// A recovery that does the same whatever the files hold has checked nothing, unless they are too long to be changed.
+#[test]
+fn a_recovery_that_ignores_the_files_checks_nothing() {
+    for recovery in ["true", "cat *; true"] {
+        let folder = scripts(SAVE, recovery);
+        let run = check_scripts(&folder, &[]);
+        let (code, totals, notes) = {
+            let report = run.report();
+            (run.code, report.totals, report.notes)
+        };
+        if recovery == "true" {
+            assert_eq!(code, NOT_CHECKED, "{run:?}");
+            let reason = Some(NotChecked::FilesNotOpened);
+            assert_eq!(totals.not_checked, reason, "{run:?}");
+        } else {
+            // What it prints depends on them.
+            assert_eq!(code, CLEAN, "{run:?}");
+            assert!(
+                notes.iter().any(|it| it.contains("cannot fail")),
+                "{notes:?}"
+            );
+        }
+    }
+    let long = format!("{SAVE_SYNCED}; truncate -s 64M long; sync");
+    let folder = scripts(&long, "true");
+    let run = check_scripts(&folder, &[]);
+    assert_eq!(run.code, CLEAN, "{run:?}");
+    let notes = run.report().notes;
+    assert!(
+        !notes.iter().any(|it| it.contains("cannot fail")),
+        "{notes:?}"
+    );
+}
+
+/// While the workload creates its files, recovery fails. It is no bug that it fails later on what was there then, also if a crash has
+/// lost something besides that does not matter.
+#[test]
+fn a_crash_that_loses_the_end_of_the_creation_is_no_bug() {
+    let write = |text: &str, at: usize| {
+        format!("printf {text} | dd of=db bs=4 seek={at} conv=notrunc status=none; sync -d db\n")
+    };
+    let writes = [write("head", 0), write("body", 1), write("tail", 2)].concat();
+    let save = &format!("touch lock; truncate -s 12 db\n{writes}");
+    let folder = scripts(save, "grep -q headbody db");
+    for file_system in ["ext4", "xfs", "btrfs", "linux"] {
+        let run = check_scripts(&folder, &["--fs", file_system]);
+        assert_eq!(run.code, CLEAN, "{file_system}: {run:?}");
+    }
 }
 
 #[test]

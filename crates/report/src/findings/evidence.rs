@@ -116,10 +116,20 @@ pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
     let what = outcome.to_string();
     let what = printable(&what);
     let lines: Vec<&str> = outcome.output().lines().collect();
+    if lines.is_empty() && matches!(outcome, RecoveryOutcome::Content { .. }) {
+        return (name, format!("{what}; it is empty"));
+    }
     if lines.is_empty() {
         return (name, format!("{what} and wrote nothing"));
     }
-    let skipped = lines.len().saturating_sub(OUTPUT_LINES);
+    let room = match outcome {
+        RecoveryOutcome::Content { .. } => OUTPUT_LINES,
+        _ => OUTPUT_LINES + FIRST_LINES,
+    };
+    let skipped = match lines.len() {
+        count if count <= room => 0,
+        count => count - OUTPUT_LINES,
+    };
     let (said, first) = match (skipped, &outcome) {
         (0, RecoveryOutcome::Content { .. }) => ("the content:".to_owned(), 0),
         (_, RecoveryOutcome::Content { .. }) => ("the end of the content:".to_owned(), 0),

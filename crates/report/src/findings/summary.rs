@@ -137,16 +137,21 @@ pub(crate) const fn not_checked_text(reason: NotChecked) -> (&'static str, &'sta
             "give a workload that changes its pool, and see `powerfail record --help` for what counts as a pool",
         ),
         NotChecked::NoFailurePoint => (
-            "there is no flush, fence or msync after a store, so there is no moment at which to let the power fail",
+            "there is no moment at which to let the power fail: no flush, fence or msync follows a store, or none that \
+             --failure-points names",
             "`--failure-points store` lets it fail before each store; `--domain` says what makes stores durable",
         ),
         NotChecked::NoTime => (
-            "the time was up before the first crash was tried",
-            "give more with --budget",
+            "the run ended before the first crash was tried",
+            "give it more time with --budget",
         ),
         NotChecked::PoolNotOpened => (
             "recovery did not open the pool",
             "pass the path of the pool to --recover: {pool} stands for it",
+        ),
+        NotChecked::FilesNotOpened => (
+            "recovery opened none of the files that the workload changed, and accepts whatever is in them",
+            "pass the path of the directory to --recover, where {dir} stands for it, or give a --checker",
         ),
         NotChecked::RecoveryCannotFail => (
             "recovery cannot fail: it also accepts an empty pool and changed data, and does the same with them",
