@@ -311,7 +311,7 @@ fn without_crashes(
 fn not_checked(totals: &Totals) -> Option<NotChecked> {
     if totals.events == 0 {
         Some(NotChecked::NoStore)
-    } else if totals.failure_points == 0 && is_unexplored(totals) {
+    } else if totals.failure_points == 0 {
         Some(NotChecked::NoFailurePoint)
     } else if is_untried(totals) {
         Some(NotChecked::NoTime)
@@ -320,19 +320,15 @@ fn not_checked(totals: &Totals) -> Option<NotChecked> {
     }
 }
 
-/// Whether no crash that loses lines was explored.
-fn is_unexplored(totals: &Totals) -> bool {
-    let explored = totals.exploration.as_ref();
-    explored.is_none_or(|it| it.exhaustive + it.sampled + it.unchanged == 0)
-}
-
 /// Whether the time was up before any crash was tried.
 fn is_untried(totals: &Totals) -> bool {
+    let explored = totals.exploration.as_ref();
+    let is_unexplored = explored.is_none_or(|it| it.exhaustive + it.sampled + it.unchanged == 0);
     let is_unwatched = totals.races.as_ref().is_none_or(|it| it.watched == 0);
     let is_lack_of_time = totals.failure_points_not_run.no_time > 0;
     is_lack_of_time
         && totals.failure_points_run == 0
-        && is_unexplored(totals)
+        && is_unexplored
         && is_unwatched
         && totals.eager.is_none()
 }

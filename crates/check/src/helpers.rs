@@ -2,7 +2,7 @@
 //! line that calls them.
 //!
 //! The trace shows which functions these are. A helper has one line that stores, or none and flushes or fences; it is
-//! called from several lines; and there is no place to which it stores for all of them, so the caller says where.
+//! called from several lines; and what it stores for one of them it never stores for another, so the caller says where.
 //! A function such as `insert` stores in several lines, or stores to the same place for all of its callers. Calls that
 //! the compiler has inlined count like others. A function that only flushes or fences, and that one line of a helper calls,
 //! is a part of that helper.
@@ -74,23 +74,12 @@ struct Candidate {
 
 impl Candidate {
     fn is_helper(&self) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut offsets = self.callers.values().flatten();
         !self.is_outermost
             && self.callers.len() > 1
             && self.store_lines.len() <= 1
-            && !self.has_place_of_its_own()
-    }
-
-    /// Whether it stores to some place for each of the lines that call it.
-    fn has_place_of_its_own(&self) -> bool {
-        let mut callers = self.callers.values();
-        let Some(first) = callers.next() else {
-            return false;
-        };
-        let mut common = first.clone();
-        for stored in callers {
-            common.retain(|it| stored.contains(it));
-        }
-        !common.is_empty()
+            && offsets.all(|offset| seen.insert(offset))
     }
 }
 
@@ -261,10 +250,6 @@ mod tests {
         };
         assert_eq!(count(set(0), &[("set", 3), ("main", 20)]), 0);
         assert_eq!(count(set(8), &[("set", 3), ("main", 20)]), 1);
-        // The same place for two of three callers.
-        let mut three = set(0);
-        three.push(stored(8, &[("set", 3), ("main", 22)]));
-        assert_eq!(count(three, &[("set", 3), ("main", 20)]), 1);
         // Two lines that store.
         let push = vec![
             stored(0, &[("push", 3), ("main", 20)]),

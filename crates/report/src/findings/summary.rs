@@ -137,8 +137,7 @@ pub(crate) const fn not_checked_text(reason: NotChecked) -> (&'static str, &'sta
             "give a workload that changes its pool, and see `powerfail record --help` for what counts as a pool",
         ),
         NotChecked::NoFailurePoint => (
-            "there is no moment at which to let the power fail: no flush, fence or msync follows a store, or none that \
-             --failure-points names",
+            "there is no flush, fence or msync after a store, so there is no moment at which to let the power fail",
             "`--failure-points store` lets it fail before each store; `--domain` says what makes stores durable",
         ),
         NotChecked::NoTime => (
