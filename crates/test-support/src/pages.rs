@@ -1,7 +1,7 @@
 //! Commands that pages of the documentation show.
 
-/// The commands of powerfail in blocks of a page. `is_chosen` is given the line that opens a block. A command that goes on in the
-/// next line is one, and the prompt of a terminal is no part of it.
+/// The commands of powerfail in blocks of a page. `is_chosen` is given the line that opens a block. A command may continue on
+/// the next line after a backslash. The prompt of a terminal is left out.
 pub fn commands(page: &str, is_chosen: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     let (mut is_inside, mut line) = (false, String::new());
