@@ -251,7 +251,7 @@ fn files_beside_a_pool_are_crashed() {
     assert_eq!(run.codes(), ["PF0901"], "{run:?}");
 }
 
-/// That recovery cannot fail is said, unless the files are too long to be changed.
+/// That recovery cannot fail is said, unless the files are too long to be changed. If it opens none of them, nothing was checked.
 #[test]
 fn a_recovery_that_accepts_all_files_is_noted() {
     let says = |run: &crate::run::Run| {
@@ -262,6 +262,11 @@ fn a_recovery_that_accepts_all_files_is_noted() {
     let run = check_scripts(&folder, &[]);
     assert_eq!(run.code, CLEAN, "{run:?}");
     assert!(says(&run), "{run:?}");
+    let folder = scripts(SAVE, "true");
+    let run = check_scripts(&folder, &[]);
+    assert_eq!(run.code, NOT_CHECKED, "{run:?}");
+    let reason = Some(powerfail_finding::NotChecked::FilesNotOpened);
+    assert_eq!(run.report().totals.not_checked, reason, "{run:?}");
     let long = format!("{SAVE_SYNCED}; truncate -s 64M long; sync");
     let folder = scripts(&long, "cat config; true");
     let run = check_scripts(&folder, &[]);
