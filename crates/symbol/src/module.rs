@@ -223,6 +223,14 @@ fn qualify(known: &str, symbol: &[u8]) -> Option<String> {
     is_last.then_some(name)
 }
 
+/// Whether only the names of a module's functions are of use. That is so for the C library: its source is rarely
+/// installed, and to inflate and parse its debug information took a quarter of the time of a short check.
+fn needs_only_names(module: &Path) -> bool {
+    const C_LIBRARY: [&str; 4] = ["libc.so", "libc-2.", "ld-linux", "libpthread"];
+    let name = module.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| C_LIBRARY.iter().any(|start| name.starts_with(start)))
+}
+
 /// Looks for the files of one module and collects what is wrong with them.
 struct Loader<'a> {
     module: &'a Module,
@@ -328,6 +336,9 @@ impl Loader<'_> {
     }
 
     fn debug_info_of(&mut self, file: &Elf) -> Option<DebugInfo> {
+        if needs_only_names(&self.module.path) {
+            return None;
+        }
         let link = self.note(Supplement::read(file)).flatten();
         let supplement = link.as_ref().and_then(|it| {
             let candidates = it.candidates(file.path(), self.debug_directories);
