@@ -9,6 +9,7 @@ mod beside;
 mod candidate;
 mod engine;
 mod finding;
+mod interrupts;
 mod lazy_findings;
 mod losses;
 mod oracle_test;

@@ -378,7 +378,6 @@ impl<'t> Places<'t> {
         self.frames(stack, AddressKind::Instruction)
     }
 
-    /// The frames of a call stack, with inlined calls, innermost first.
     /// The lines of code of calls that did something, and those that call them, as far as they can be blamed.
     pub(crate) fn needed_lines(&mut self, calls: &[NeededCall]) -> BTreeSet<NeededLine> {
         /// How far from the innermost line of the user's a line can be blamed.
@@ -397,6 +396,7 @@ impl<'t> Places<'t> {
         lines
     }
 
+    /// The frames of a call stack, with inlined calls, innermost first.
     fn frames(&mut self, stack: StackId, innermost: AddressKind) -> Vec<StackFrame> {
         let mut frames = Vec::new();
         let mut next = stack;

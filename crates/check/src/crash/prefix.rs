@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_config::Partition;
 use powerfail_explore::{
-    FailurePointsByStack, ImageDigest, Plan, PlanOptions, PlannedPoint, PointSearch,
+    FailurePoint, FailurePointsByStack, ImageDigest, Plan, PlanOptions, PlannedPoint, PointSearch,
 };
 use powerfail_finding::{Code, Finding, PointsNotRun, Role};
 use powerfail_model::{CrashState, Event, EventIndex, LineId, LineIndex};
@@ -18,6 +18,7 @@ use powerfail_trace::{Body, StackId, Trace};
 use super::Crashed;
 use super::engine::{Engine, Share, tell_first_failing};
 use super::finding::{Failed, evidence};
+use super::interrupts::InterruptHandlers;
 use super::words::{between, message, notes, points_are, untried_places};
 use crate::content::ExpectedContents;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
@@ -128,12 +129,24 @@ impl Engine<'_, '_> {
         self.begin_points();
         let is_stopped = || self.is_late() || self.observer.is_interrupted();
         let mut early = Early::new();
+        let mut handlers = self
+            .has_slow_recoveries
+            .then(InterruptHandlers::default)
+            .filter(|_| options.at.is_none());
         let mut tree = match options.at {
             Some(at) => FailurePointsByStack::at(self.trace, at)?,
-            None if self.can_try_early(options) => self.try_early(options, &mut early)?,
+            None if self.can_try_early(options) => {
+                let mut is_wanted = |point: &FailurePoint| match &mut handlers {
+                    Some(handlers) => !handlers.have(point, places),
+                    None => true,
+                };
+                self.try_early(options, &mut is_wanted, &mut early)?
+            }
             None => FailurePointsByStack::of_unless(self.trace, options.tree, &is_stopped)?,
         };
         crashed.notes.extend(unsearched_note(&tree, self.trace));
+        let note = handlers.and_then(|mut it| it.leave_out(&mut tree, places));
+        crashed.notes.extend(note);
         tree.retain(|point| options.wants_point(CheckStep::Crashes, point));
         let plan = Plan::of(&tree, PlanOptions::default());
         let mut trials = trials_of(&plan, self.contents, self.runner.dumps());
@@ -209,6 +222,7 @@ impl Engine<'_, '_> {
     fn try_early(
         &mut self,
         options: &CrashOptions,
+        is_wanted: &mut dyn FnMut(&FailurePoint) -> bool,
         early: &mut Early,
     ) -> Result<FailurePointsByStack, CheckError> {
         let trace = self.trace;
@@ -229,7 +243,7 @@ impl Engine<'_, '_> {
                     let Some(point) = search.next_first(&is_stopped)? else {
                         return Ok(None);
                     };
-                    if point.digest.is_none_or(|digest| images.insert(digest)) {
+                    if is_wanted(&point) && point.digest.is_none_or(|it| images.insert(it)) {
                         return Ok(Some((point.at, Trial::prefix(point.at))));
                     }
                 }
