@@ -74,6 +74,8 @@ pub struct Crashed {
     pub notes: Vec<String>,
     /// The user has interrupted the run; the findings are those made before.
     pub is_interrupted: bool,
+    /// It is known that what recovery does depends on the pools. False also if there was no time to find out.
+    pub depends_on_pools: bool,
     /// Which failure points were tried. Empty if a selection chose them.
     pub coverage: Coverage,
     /// The same while it is collected.
@@ -158,6 +160,7 @@ pub(crate) fn crash<'t>(
     let tested = engine.test_oracle(undisturbed.as_ref(), options, &crashed)?;
     // A recovery that has failed can fail.
     let can_fail = has_failed(&crashed) || tested == Some(OracleTest::CanFail);
+    crashed.depends_on_pools = can_fail || tested == Some(OracleTest::AcceptsAll);
     engine.weigh_losses(&linted, options, can_fail, places.remedy(), &mut crashed)?;
     engine.join_beside(&linted, &mut crashed)?;
     let is_stopped = engine.is_interrupted;
@@ -172,7 +175,7 @@ pub(crate) fn crash<'t>(
         crashed.needed = places.needed_lines(&linted.needed);
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }
-    if !options.is_partial() && !crashed.is_interrupted {
+    if options.judges_oracle() && !crashed.is_interrupted {
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
     if !crashed.is_interrupted {
@@ -441,7 +444,7 @@ impl Engine<'_, '_> {
         options: &CrashOptions,
         crashed: &Crashed,
     ) -> Result<Option<OracleTest>, CheckError> {
-        let is_everything = !options.only_races() && !options.is_partial();
+        let is_everything = !options.only_races() && options.judges_oracle();
         let is_open = not_checked(&crashed.totals).is_none() && !self.is_interrupted;
         let Some(undisturbed) =
             undisturbed.filter(|_| is_open && is_everything && !has_failed(crashed))

@@ -7,7 +7,8 @@ use powerfail_finding::{
 use crate::places::code_of;
 use crate::races::are_about_one_store;
 use crate::root_cause::{
-    absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause, rank,
+    absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause,
+    names_what_is_missing, rank,
 };
 use crate::transient::summarise_transient_data;
 
@@ -40,6 +41,11 @@ pub fn is_same_bug(one: &Finding, other: &Finding) -> bool {
         || pair(one).is_some() && pair(one) == mirrored(other)
         || have_one_cause(one, other)
         || are_about_one_store(one, other)
+}
+
+/// Whether two bugs are one if this finding is about both of them.
+pub fn joins_bugs(finding: &Finding) -> bool {
+    names_what_is_missing(finding)
 }
 
 /// Whether another finding of the same bug says more about it than the known one: it is worse, it names a line to blame, a

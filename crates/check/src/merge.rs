@@ -17,12 +17,13 @@ pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
     let mut findings = Vec::new();
     let mut totals = Totals::default();
     let mut notes: Vec<String> = Vec::new();
-    let mut is_interrupted = false;
+    let (mut is_interrupted, mut depends_on_pools) = (false, false);
     let mut coverage = CoverageBuilder::default();
     for crashed in all {
         coverage.add_all(&crashed.coverage);
         findings.extend(crashed.findings);
         is_interrupted |= crashed.is_interrupted;
+        depends_on_pools |= crashed.depends_on_pools;
         add(&mut totals, &crashed.totals);
         for note in crashed.notes {
             if !notes.contains(&note) {
@@ -35,6 +36,7 @@ pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
         totals,
         notes,
         is_interrupted,
+        depends_on_pools,
         coverage: coverage.finish(),
         tried: TriedStacks::default(),
         needed: BTreeSet::new(),

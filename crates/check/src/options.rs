@@ -44,6 +44,8 @@ pub struct CrashOptions {
     pub races: Option<RaceOptions>,
     /// Chooses the failure points and candidates that are tried; `None` tries all.
     pub selection: Option<Arc<dyn Selection>>,
+    /// Test whether recovery can fail at all, and say if nothing was checked, also if a selection chooses what is tried.
+    pub tests_oracle: bool,
     /// Let the power fail only just before this event.
     pub at: Option<EventIndex>,
     /// Try only this share of what there is to try; `None` tries all.
@@ -90,6 +92,11 @@ impl CrashOptions {
     /// Whether only a part of the failure points is tried.
     pub(crate) const fn is_partial(&self) -> bool {
         self.selection.is_some() || self.at.is_some() || self.partition.is_some()
+    }
+
+    /// Whether to say that nothing was checked, if that is so.
+    pub(crate) const fn judges_oracle(&self) -> bool {
+        self.tests_oracle || !self.is_partial()
     }
 
     /// Whether to confirm a candidate of the lint by crashes.

@@ -28,8 +28,26 @@ pub(crate) fn have_one_cause(one: &Finding, other: &Finding) -> bool {
         (other, one)
     };
     is_same(cause, other, Scope::SeveralRuns)
+        || is_read_again(cause, other)
         || is_in_operation(cause, other)
         || is_in_operation(other, cause)
+}
+
+/// Whether a finding names what is missing: two bugs that one of these is a part of are one.
+pub(crate) fn names_what_is_missing(finding: &Finding) -> bool {
+    let is_it = is_of_missing_flush(finding.code)
+        || matches!(finding.code, Code::StoreNotAdded | Code::CrossFailureRace);
+    is_it && finding.severity == Severity::Error
+}
+
+/// Whether two findings are about reads of a store that both of them show: each test case reads it at other places, and
+/// beside other stores that lack the same flush.
+fn is_read_again(cause: &Finding, other: &Finding) -> bool {
+    let is_race = |finding: &Finding| {
+        finding.code == Code::CrossFailureRace && finding.severity == Severity::Error
+    };
+    let is_store = |store| stores(other).any(|it| is_same_code(store, it));
+    is_race(cause) && is_race(other) && stores(cause).any(is_store)
 }
 
 /// Whether a finding is a failure of which nothing is known but that it is there: no line is to blame.
@@ -141,7 +159,7 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
     if is_hint(other.code) {
         let names_more = is_of_missing_flush(cause.code)
             || is_symptom(cause.code)
-            || cause.code == Code::NeighbourFlush;
+            || matches!(cause.code, Code::NeighbourFlush | Code::CrossFailureRace);
         let stores = lines(other, Role::Store);
         let lost = lines(cause, Role::Store);
         let is_same_store = names_more && stores.iter().any(|line| lost.contains(line));
@@ -159,7 +177,8 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
             is_one_run
                 && (is_same_record(cause, other)
                     || is_record_of_same_type(cause, other)
-                    || are_fenced_together(cause, other))
+                    || are_fenced_together(cause, other)
+                    || are_unflushed_together(cause, other))
         }
         code if is_of_missing_flush(code) => {
             is_missed(cause, other, scope)
@@ -387,6 +406,25 @@ fn are_fenced_together(cause: &Finding, other: &Finding) -> bool {
         && (are_stored_before_flushed(cause, other) || survive_one_store(cause, other))
 }
 
+/// Whether two findings are about reads of data that a crash at one moment loses because nothing has flushed it, stored by
+/// one thread to one line of the pool or by neighbouring lines of one function: what makes recovery rely on it comes too early
+/// for both, and one flush before that is for both.
+fn are_unflushed_together(cause: &Finding, other: &Finding) -> bool {
+    let moment = |finding: &Finding| {
+        let read = finding.read.as_ref()?;
+        let is_unflushed = read.not_durable == Some(NotDurable::NeverFlushed);
+        is_unflushed.then(|| (read.trace.clone(), read.event))
+    };
+    let thread = |finding: &Finding| stores(finding).next().and_then(|store| store.thread);
+    cause.code == Code::CrossFailureRace
+        && (cause.code, cause.severity) == (other.code, other.severity)
+        && moment(cause).is_some()
+        && moment(cause) == moment(other)
+        && thread(cause) == thread(other)
+        && (line_in_pool(cause).is_some() && line_in_pool(cause) == line_in_pool(other)
+            || share_function(cause, other) && are_next(cause, other))
+}
+
 /// Whether two findings show their losses beside one store that survives: a fence before it is for both.
 fn survive_one_store(one: &Finding, other: &Finding) -> bool {
     let survivors = |finding| {
@@ -457,7 +495,10 @@ fn is_repaired_together(cause: &Finding, other: &Finding) -> bool {
 fn names_further_place(cause: &Finding, other: &Finding) -> bool {
     let are_stores = cause.code.class().is_of_reads() || is_hint(cause.code);
     let is_one_record = is_same_record(cause, other) || is_record_of_same_type(cause, other);
-    are_stores && (is_one_record || are_fenced_together(cause, other))
+    are_stores
+        && (is_one_record
+            || are_fenced_together(cause, other)
+            || are_unflushed_together(cause, other))
         || is_added_instead(cause, other)
         || is_added_together(cause, other)
         || is_published_together(cause, other)
@@ -473,13 +514,16 @@ pub(crate) fn share_function(one: &Finding, other: &Finding) -> bool {
 
 /// Whether the stores of two findings are in the same function, and in the same line of the pool.
 fn share_line(one: &Finding, other: &Finding) -> bool {
+    line_in_pool(one).is_some()
+        && line_in_pool(one) == line_in_pool(other)
+        && share_function(one, other)
+}
+
+/// The line of the pool to which the store of a finding is.
+fn line_in_pool(finding: &Finding) -> Option<(String, u64)> {
     const LINE_BYTES: u64 = 64;
-    let store = |finding: &Finding| {
-        let store = subject(finding).filter(|it| it.role == Role::Store)?;
-        let line = (store.pool.clone()?, store.pool_offset? / LINE_BYTES);
-        Some((function_of(store)?, line))
-    };
-    store(one).is_some_and(|it| store(other) == Some(it))
+    let store = subject(finding).filter(|it| it.role == Role::Store)?;
+    Some((store.pool.clone()?, store.pool_offset? / LINE_BYTES))
 }
 
 fn function_of(place: &SourcePlace) -> Option<(String, String)> {

@@ -65,6 +65,7 @@ mod store;
 mod sync;
 mod text;
 mod tree;
+mod unchecked;
 
 pub use campaign::{Campaign, CampaignRecord, discard_unused, origin, read_record};
 pub use case::{CaseNumber, Edge, Priority, Rebuild, TestCase};
@@ -77,6 +78,7 @@ pub use lock::Lock;
 pub use powerfail_image::{DirectoryContents, ImageId};
 pub use powerfail_trace::varint;
 pub use queue::{Entry, Queue, QueuedCase, Retirement, read_cases};
-pub use repair::{PackDamage, Repair};
+pub use repair::{InputRepair, PackDamage, Repair};
 pub use stats::{Stats, StatsFile, read_stats};
 pub use sync::{Imported, Pulled, Sync};
+pub use unchecked::Unchecked;

@@ -151,6 +151,29 @@ impl Pack {
 
     /// Appends a blob. After an error, the pack is unchanged.
     pub(crate) fn append(&mut self, blob: &[u8]) -> Result<BlobPosition> {
+        let (bytes, place) = self.encode(blob, self.end)?;
+        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
+            self.cut(place);
+            return Err(StoreError::file("write", &self.path)(error));
+        }
+        self.end = place.end();
+        Ok(place)
+    }
+
+    /// Writes a lost blob again where it was. Returns `false`, and writes nothing, if it now takes another number of bytes.
+    pub(crate) fn write_again(&mut self, place: BlobPosition, blob: &[u8]) -> Result<bool> {
+        let (bytes, now) = self.encode(blob, place.at)?;
+        if now != place {
+            return Ok(false);
+        }
+        (self.file.write_all_at(&bytes, place.at))
+            .map_err(StoreError::file("write", &self.path))?;
+        self.end = self.end.max(place.end());
+        Ok(true)
+    }
+
+    /// The bytes of a blob at a position, with its head.
+    fn encode(&mut self, blob: &[u8], at: u64) -> Result<(Vec<u8>, BlobPosition)> {
         let mut bytes = vec![0; HEAD_BYTES];
         (self.compress(blob, &mut bytes)).map_err(StoreError::file("compress for", &self.path))?;
         let payload = bytes.len() - HEAD_BYTES;
@@ -159,16 +182,10 @@ impl Pack {
             StoreError::file("write so much at once to", &self.path)(error)
         };
         let len = u32::try_from(bytes.len()).map_err(|_| too_long())?;
-        let sum = xxh3_64_with_seed(&bytes[HEAD_BYTES..], self.end);
+        let sum = xxh3_64_with_seed(&bytes[HEAD_BYTES..], at);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes[8..12].copy_from_slice(&(payload as u32).to_le_bytes());
-        let place = BlobPosition { at: self.end, len };
-        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
-            self.cut(place);
-            return Err(StoreError::file("write", &self.path)(error));
-        }
-        self.end = place.end();
-        Ok(place)
+        Ok((bytes, BlobPosition { at, len }))
     }
 
     /// Removes the last blob. If the file cannot be cut, the next blob overwrites it.

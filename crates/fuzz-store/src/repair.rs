@@ -1,4 +1,5 @@
-//! Makes contents of images again that `images.pack` has lost, from their parents and the runs that made them.
+//! Makes contents of images again that `images.pack` has lost, from their parents and the runs that made them. The inputs
+//! of those runs that `inputs.pack` has lost are taken from test cases, which have the same ones.
 //!
 //! Every blob has a checksum, so damage is found without running the target. Images that one run has made are made again
 //! by one run. What is made again is appended, and counts only if it has the identifier of the image, so a target that
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use powerfail_image::{DirectoryContents, ImageId};
 use rustc_hash::FxHashMap;
 
-use crate::store::Store;
+use crate::store::{Store, hash_of};
 use crate::tree::{ImageOrigin, NodeNumber};
 use crate::{Images, Rebuild, Result, StoreError};
 
@@ -21,6 +22,17 @@ pub struct PackDamage {
     pub is_head_mended: bool,
     /// The images whose contents cannot be loaded, parents before children.
     pub images: Vec<ImageId>,
+}
+
+/// What `inputs.pack` has lost, and what was stored again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputRepair {
+    /// Its first bytes were wrong. They were written again when it was opened.
+    pub is_head_mended: bool,
+    /// The number of inputs that were stored again.
+    pub restored: usize,
+    /// The number of inputs that are lost.
+    pub lost: usize,
 }
 
 /// The result of making lost contents again.
@@ -77,6 +89,34 @@ impl Images {
         }
         store.keep_again(number, contents)?;
         Ok(true)
+    }
+
+    /// Stores long inputs again that `inputs.pack` has lost, if they are among `known`. Costs the length of that file, and
+    /// reads `known` only if something is lost.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the disk is full. What was stored again by then stays.
+    pub fn restore_inputs(&self, known: impl IntoIterator<Item = Vec<u8>>) -> Result<InputRepair> {
+        let mut store = self.lock();
+        let mut lost = store.lost_inputs()?;
+        let mut repair = InputRepair {
+            is_head_mended: store.is_head_of_inputs_mended(),
+            ..InputRepair::default()
+        };
+        let mut known = known.into_iter();
+        while !lost.is_empty()
+            && let Some(input) = known.next()
+        {
+            let hash = hash_of(&input);
+            if let Some(place) = lost.get(&hash)
+                && store.keep_input_again(*place, &input)?
+            {
+                lost.remove(&hash);
+                repair.restored += 1;
+            }
+        }
+        repair.lost = lost.len();
+        Ok(repair)
     }
 
     /// Makes all lost contents again. What cannot be made again is returned with the reason, and changes nothing else.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use powerfail_image::{DirectoryContents, ImageId};
+use rustc_hash::FxHashMap;
 
 use crate::cache::Cache;
 use crate::difference::{apply, encode};
@@ -271,6 +272,36 @@ impl Store {
         }
     }
 
+    /// The hashes of long inputs that cannot be read, with their positions.
+    pub(crate) fn lost_inputs(&mut self) -> Result<FxHashMap<String, BlobPosition>> {
+        let mut lost = self.tree.inputs.clone();
+        let mut unreadable = Ok(());
+        lost.retain(|hash, place| {
+            let input = opened(&mut self.inputs, &self.directory, INPUTS_FILE)
+                .and_then(|pack| pack.read(*place));
+            match input {
+                Ok(input) => input.is_none_or(|input| hash_of(&input) != *hash),
+                Err(StoreError::Damaged { .. }) => true,
+                Err(error) => {
+                    unreadable = Err(error);
+                    false
+                }
+            }
+        });
+        unreadable.map(|()| lost)
+    }
+
+    /// Stores a long input again where it was; returns whether that was possible.
+    pub(crate) fn keep_input_again(&mut self, place: BlobPosition, input: &[u8]) -> Result<bool> {
+        self.check_writable()?;
+        opened(&mut self.inputs, &self.directory, INPUTS_FILE)?.write_again(place, input)
+    }
+
+    /// Whether the first bytes of the pack of inputs were wrong when it was opened.
+    pub(crate) fn is_head_of_inputs_mended(&self) -> bool {
+        self.inputs.as_ref().is_some_and(Pack::is_head_mended)
+    }
+
     /// Whether the first bytes of the pack were wrong when it was opened.
     pub(crate) fn is_head_mended(&self) -> bool {
         self.pack.as_ref().is_some_and(Pack::is_head_mended)
@@ -356,7 +387,7 @@ impl Store {
         let input = if edge.input.len() <= INLINE_BYTES {
             InputText::of(&edge.input)
         } else {
-            let hash = powerfail_finding::hex(&blake3::hash(&edge.input).as_bytes()[..16]);
+            let hash = hash_of(&edge.input);
             let place = match self.tree.inputs.get(&hash) {
                 Some(place) => *place,
                 None => {
@@ -427,6 +458,11 @@ impl Store {
         self.cache.put(wanted, &contents);
         Ok(contents)
     }
+}
+
+/// The name of a long input in the tree.
+pub(crate) fn hash_of(input: &[u8]) -> String {
+    powerfail_finding::hex(&blake3::hash(input).as_bytes()[..16])
 }
 
 fn opened<'a>(pack: &'a mut Option<Pack>, directory: &Path, name: &str) -> Result<&'a mut Pack> {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::check_history::{CheckHistory, TriedPoints};
 use crate::crash_images::ImagedLocations;
 use crate::error::CampaignError;
+use crate::options::Checks;
 use crate::shared_state::lock;
 
 const FILE: &str = "checks.jsonl";
@@ -43,6 +44,8 @@ pub(crate) struct CheckLine {
 pub(crate) struct CheckJournal {
     journal: Mutex<Journal<CheckLine>>,
     done: FxHashSet<CaseNumber>,
+    /// Whether power failures were tried.
+    has_crashed: bool,
     elsewhere: FxHashSet<CaseNumber>,
 }
 
@@ -54,6 +57,7 @@ impl CheckJournal {
         locations: &mut ImagedLocations,
     ) -> Result<Self, CampaignError> {
         let (mut done, mut elsewhere) = (FxHashSet::default(), FxHashSet::default());
+        let mut has_crashed = false;
         let (journal, _) = Journal::open(&directory.join(FILE), |line: CheckLine| {
             if line.done {
                 done.insert(CaseNumber(line.case));
@@ -61,14 +65,25 @@ impl CheckJournal {
             if line.elsewhere {
                 elsewhere.insert(CaseNumber(line.case));
             }
+            has_crashed |= !line.tried.points.is_empty();
             locations.restore(&line.locations);
             history.restore(line.moments.into_iter().map(PointKey), &line.tried);
         })?;
         Ok(Self {
             journal: Mutex::new(journal),
             done,
+            has_crashed,
             elsewhere,
         })
+    }
+
+    /// Whether earlier runs of the campaign have checked anything in one of these ways.
+    pub(crate) fn has_checked(&self, checks: Checks) -> bool {
+        if checks.has_crashes() {
+            self.has_crashed
+        } else {
+            !self.done.is_empty()
+        }
     }
 
     /// Whether an earlier run of the campaign has checked a test case.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use powerfail_explore::{PointKey, PointKeys, Random, StackNames};
 use powerfail_finding::RecoveryOutcome;
-use powerfail_fuzz_store::{CaseNumber, Edge, Entry, Images, Priority, TestCase};
+use powerfail_fuzz_store::{CaseNumber, Edge, Entry, Images, Priority, TestCase, Unchecked};
 use powerfail_image::DirectoryContents;
 use powerfail_model::EventIndex;
 use powerfail_recorder::TargetStatus;
@@ -232,20 +232,23 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
             self.shared.warn(
                 "the target mapped no pool on an input, so there is nothing that a power failure could damage",
             );
+            self.shared.checked.is_not(Unchecked::NoPool);
             return Ok(());
         }
         let checks = self.shared.options.checks;
         let mut is_urgent = false;
         if checks.lint {
             is_urgent = self.lint(&recording, &case)?;
+            if !checks.has_crashes() {
+                self.shared.checked.is();
+            }
         }
         self.make_images(&recording, &contents, &case)?;
         let locations = lock(&self.shared.locations).take_new();
         self.shared.check_journal.imaged(number, locations)?;
         let keys = PointKeys::of(&recording.trace)?;
         let moments = self.shared.history.absorb(&recording.trace, &keys);
-        let crashes = checks.prefix || checks.lazy || checks.races;
-        if crashes && (is_urgent || !moments.is_empty()) {
+        if checks.has_crashes() && (is_urgent || !moments.is_empty()) {
             let news = moments.len() as u64;
             let worth = if is_urgent {
                 u64::MAX
@@ -404,9 +407,20 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
             recovery: self.tester.recovery_for(&trace)?,
             budget: self.shared.options.check_budget,
             seed: self.shared.options.seed,
+            tests_oracle: !self.shared.checked.is_known(),
         };
         match self.run_test(&trace, &test)? {
-            CrashTestResult::Findings(findings) => {
+            CrashTestResult::Findings {
+                findings,
+                unchecked,
+                depends_on_pools,
+            } => {
+                let checked = &self.shared.checked;
+                match unchecked {
+                    Some(reason) => checked.is_not(reason.into()),
+                    None if depends_on_pools => checked.is(),
+                    None => checked.is_perhaps(),
+                }
                 let basis = Basis {
                     trace: path,
                     command: self.command(),
@@ -419,10 +433,14 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
                 Ok((points.over_limit(), points.tried()))
             }
             CrashTestResult::FailsUndisturbed(image, outcome) => {
+                self.shared.checked.is_not(Unchecked::RecoveryFails);
                 self.undisturbed(image, &outcome);
                 Ok((0, points.tried()))
             }
-            CrashTestResult::NoPool => Ok((0, TriedPoints::default())),
+            CrashTestResult::NoPool => {
+                self.shared.checked.is_not(Unchecked::NoPool);
+                Ok((0, TriedPoints::default()))
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use powerfail_check::{
     Recovery, Selection, Undisturbed,
 };
 use powerfail_explore::{FailurePointOptions, Granularity};
-use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity};
+use powerfail_finding::{Code, Finding, NotChecked, RecoveryOutcome, Severity};
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
@@ -32,7 +32,13 @@ pub(crate) struct TraceTester {
 
 /// The result of a crash test.
 pub(crate) enum CrashTestResult {
-    Findings(Vec<Finding>),
+    Findings {
+        findings: Vec<Finding>,
+        /// Why the absence of findings says nothing, if that is so.
+        unchecked: Option<NotChecked>,
+        /// It is known that what recovery does depends on the pools.
+        depends_on_pools: bool,
+    },
     /// Recovery fails where no crash is to blame.
     FailsUndisturbed(Undisturbed, Box<RecoveryOutcome>),
     /// There is nothing that could be damaged.
@@ -49,6 +55,8 @@ pub(crate) struct CrashTest {
     pub(crate) recovery: Recovery,
     pub(crate) budget: Duration,
     pub(crate) seed: u64,
+    /// Test whether recovery can fail at all.
+    pub(crate) tests_oracle: bool,
 }
 
 struct Silent<'a>(&'a dyn Fn() -> bool);
@@ -130,7 +138,11 @@ impl TraceTester {
         }
         let crashed = checker.crash(&options, &mut Silent(is_interrupted));
         match crashed {
-            Ok(crashed) => Ok(CrashTestResult::Findings(self.wanted(crashed.findings))),
+            Ok(crashed) => Ok(CrashTestResult::Findings {
+                findings: self.wanted(crashed.findings),
+                unchecked: crashed.totals.not_checked,
+                depends_on_pools: crashed.depends_on_pools,
+            }),
             Err(CheckError::Undisturbed { image, outcome, .. }) => {
                 Ok(CrashTestResult::FailsUndisturbed(image, outcome))
             }
@@ -163,6 +175,7 @@ impl TraceTester {
                 ..RaceOptions::default()
             }),
             selection: Some(Arc::clone(&test.selection)),
+            tests_oracle: test.tests_oracle,
             ..CrashOptions::default()
         }
     }

@@ -114,8 +114,9 @@ impl CheckWorker<'_, '_> {
                 recovery,
                 budget: self.shared.options.check_budget,
                 seed: self.shared.options.seed,
+                tests_oracle: false,
             };
-            let CrashTestResult::Findings(findings) = self.run_test(trace, &test)? else {
+            let CrashTestResult::Findings { findings, .. } = self.run_test(trace, &test)? else {
                 continue;
             };
             // Only findings with the evidence of a crash are about this crash.

@@ -173,9 +173,10 @@ impl<'w, 's, 'o> FindingJudge<'w, 's, 'o> {
             recovery: self.recovery.clone(),
             budget: BUDGET,
             seed: self.worker.shared.options.seed,
+            tests_oracle: false,
         };
         Ok(match self.worker.run_test(trace, &test)? {
-            CrashTestResult::Findings(findings) => findings.iter().any(is_it),
+            CrashTestResult::Findings { findings, .. } => findings.iter().any(is_it),
             _ => false,
         })
     }
@@ -210,7 +211,7 @@ impl<'w, 's, 'o> FindingJudge<'w, 's, 'o> {
             &shared.runtime,
             &shared.campaign,
             &shared.suspects,
-            &shared.stop,
+            &shared.limit,
         )?;
         ReachedPlaces::new(target, case.image, &case.input, places, window)
     }

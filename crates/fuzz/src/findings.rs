@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use powerfail_check::{
-    BugKey, Recovery, bug_key, is_same_bug, list_outcomes, output_directory, says_more,
+    BugKey, Recovery, bug_key, is_same_bug, joins_bugs, list_outcomes, output_directory, says_more,
 };
 use powerfail_files::{Directory, input, output};
-use powerfail_finding::{Class, Finding, Report, Totals};
+use powerfail_finding::{Class, Finding, Report, Role, Totals};
 use powerfail_fuzz_store::{
     Edge, MINIMISED_FILE, MinimisedInput, StoredFinding, TestCase, read_minimised,
 };
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::CampaignError;
 
 const CASE: &str = "case.json";
-const INPUT: &str = "input";
+pub(crate) const INPUT: &str = "input";
 const MINIMISED_INPUT: &str = "minimised.input";
 /// The input of recovery, if it has one.
 pub(crate) const RECOVERY_INPUT: &str = "recovery.input";
@@ -109,7 +109,11 @@ pub(crate) struct Findings {
 #[derive(Debug, Default)]
 struct Inner {
     all: Vec<StoredFinding>,
-    places: HashMap<BugKey, usize>,
+    /// The names of the findings that are about these bugs.
+    names: HashMap<BugKey, String>,
+    /// What else test cases have shown of a bug, by the name of its finding: something may be the same as one of these, and not the
+    /// same as what is shown.
+    others: HashMap<String, Vec<Finding>>,
 }
 
 /// What happened to a finding that was added.
@@ -119,6 +123,16 @@ pub(crate) enum AddOutcome {
     /// names the mistake and not only what recovery does.
     Replaced(Box<StoredFinding>),
     Duplicate,
+}
+
+/// The names of findings that are gone, and those of the findings that they are part of now.
+type Joined = Vec<(String, String)>;
+
+/// What was done with a finding that was added.
+pub(crate) struct Added {
+    pub(crate) outcome: AddOutcome,
+    /// Known findings that turned out to be about the bug of another one.
+    pub(crate) joined: Joined,
 }
 
 impl Findings {
@@ -167,32 +181,53 @@ impl Findings {
     /// Whether a finding is stored already, and this one adds nothing to it.
     pub(crate) fn contains(&self, finding: &Finding) -> bool {
         let inner = self.lock();
-        let known = inner.place_of(finding).map(|place| &inner.all[place]);
-        known.is_some_and(|known| {
-            !says_more(finding, &known.finding)
-                && !list_outcomes(&mut known.finding.clone(), finding)
-        })
+        let places = inner.places_of(finding);
+        let [place] = places[..] else {
+            return false;
+        };
+        let known = &inner.all[place];
+        !inner.is_other(finding, known)
+            && !says_more(finding, &known.finding)
+            && !list_outcomes(&mut known.finding.clone(), finding)
     }
 
     /// Stores a finding, unless it is a duplicate. One bug is one finding, whatever test cases show of it.
-    pub(crate) fn add(
+    pub(crate) fn add(&self, finding: Finding, basis: &Basis<'_>) -> Result<Added, CampaignError> {
+        let mut inner = self.lock();
+        let (place, joined) = inner.join(&finding)?;
+        let outcome = match place {
+            Some(place) => self.add_to(&mut inner, place, finding, basis)?,
+            None => self.add_new(&mut inner, finding, basis)?,
+        };
+        Ok(Added { outcome, joined })
+    }
+
+    /// Adds what a test case shows of a known bug.
+    fn add_to(
         &self,
+        inner: &mut Inner,
+        place: usize,
         finding: Finding,
         basis: &Basis<'_>,
     ) -> Result<AddOutcome, CampaignError> {
-        let mut inner = self.lock();
-        if let Some(place) = inner.place_of(&finding) {
-            inner.places.insert(bug_key(&finding), place);
-            let known = &mut inner.all[place];
-            if says_more(&finding, &known.finding) {
-                self.replace_finding(known, finding, basis)?;
-                return Ok(AddOutcome::Replaced(Box::new(known.clone())));
-            }
-            if list_outcomes(&mut known.finding, &finding) {
-                write_report(known, basis)?;
-            }
-            return Ok(AddOutcome::Duplicate);
+        inner.remember(&finding, place);
+        let known = &mut inner.all[place];
+        if says_more(&finding, &known.finding) {
+            self.replace_finding(known, finding, basis)?;
+            return Ok(AddOutcome::Replaced(Box::new(known.clone())));
         }
+        if list_outcomes(&mut known.finding, &finding) {
+            write_report(known, &basis.command)?;
+        }
+        Ok(AddOutcome::Duplicate)
+    }
+
+    fn add_new(
+        &self,
+        inner: &mut Inner,
+        finding: Finding,
+        basis: &Basis<'_>,
+    ) -> Result<AddOutcome, CampaignError> {
         let mut finding = finding;
         finding.id = inner.free_id(&finding.id);
         let directory = self.directory.join(&finding.id);
@@ -315,18 +350,90 @@ impl Findings {
 }
 
 impl Inner {
-    /// The number of the finding that is about the same bug.
-    fn place_of(&self, finding: &Finding) -> Option<usize> {
-        let known = self.places.get(&bug_key(finding)).copied();
-        known.or_else(|| {
-            let mut all = self.all.iter();
-            all.position(|stored| is_same_bug(&stored.finding, finding))
-        })
+    /// The numbers of the findings that are about the same bug. More than one if this one shows that they are.
+    fn places_of(&self, finding: &Finding) -> Vec<usize> {
+        let name = self.names.get(&bug_key(finding));
+        let is_it = |stored: &StoredFinding| {
+            let known = &stored.finding;
+            let mut others = self.others.get(&known.id).into_iter().flatten();
+            name == Some(&known.id)
+                || is_same_bug(known, finding)
+                || others.any(|other| is_same_bug(other, finding))
+        };
+        let numbers = (0..self.all.len()).filter(|number| is_it(&self.all[*number]));
+        if joins_bugs(finding) {
+            return numbers.collect();
+        }
+        // What only says how recovery fails may fit to several bugs. It belongs to the one that it was counted to before.
+        let mut numbers: Vec<usize> = numbers.collect();
+        numbers.sort_by_key(|number| name != Some(&self.all[*number].finding.id));
+        numbers.truncate(1);
+        numbers
+    }
+
+    /// Joins the known findings of which a finding shows that they are about one bug; the place of the one that is left, if
+    /// there is any, and the names of those that are gone.
+    fn join(&mut self, finding: &Finding) -> Result<(Option<usize>, Joined), CampaignError> {
+        let places = self.places_of(finding);
+        let Some(best) = places.iter().copied().reduce(|best, place| {
+            let is_better = says_more(&self.all[place].finding, &self.all[best].finding);
+            if is_better { place } else { best }
+        }) else {
+            return Ok((None, Vec::new()));
+        };
+        let name = self.all[best].finding.id.clone();
+        let mut joined = Vec::new();
+        for place in places.into_iter().filter(|place| *place != best).rev() {
+            let StoredFinding {
+                finding, directory, ..
+            } = self.all[place].clone();
+            let known = self.all.iter_mut().find(|it| it.finding.id == name);
+            if let Some(known) = known
+                && list_outcomes(&mut known.finding, &finding)
+            {
+                write_report(known, &command_of(&known.directory)?)?;
+            }
+            fs::remove_dir_all(&directory).map_err(CampaignError::file(&directory))?;
+            self.all.remove(place);
+            for other in self.names.values_mut().filter(|it| **it == finding.id) {
+                other.clone_from(&name);
+            }
+            let moved = self.others.remove(&finding.id).unwrap_or_default();
+            let others = self.others.entry(name.clone()).or_default();
+            others.extend(moved);
+            joined.push((finding.id.clone(), name.clone()));
+            others.push(finding);
+        }
+        let place = self.all.iter().position(|it| it.finding.id == name);
+        Ok((place, joined))
+    }
+
+    /// Whether a finding shows something of a known bug that may show later that another one is the same.
+    fn is_other(&self, finding: &Finding, known: &StoredFinding) -> bool {
+        let shown = what_is_shown(finding);
+        let mut others = self.others.get(&known.finding.id).into_iter().flatten();
+        joins_bugs(finding)
+            && what_is_shown(&known.finding) != shown
+            && others.all(|other| what_is_shown(other) != shown)
+    }
+
+    /// Remembers what a test case shows of a known bug, and what is known of it now.
+    fn remember(&mut self, finding: &Finding, place: usize) {
+        let known = self.all[place].clone();
+        let name = &known.finding.id;
+        self.names.insert(bug_key(finding), name.clone());
+        for other in [finding, &known.finding] {
+            if self.is_other(other, &known) || joins_bugs(other) && says_more(finding, other) {
+                let others = self.others.entry(name.clone()).or_default();
+                others.push(other.clone());
+            }
+        }
     }
 
     fn push(&mut self, finding: Finding, directory: PathBuf) -> StoredFinding {
         let stored = StoredFinding::new(finding, directory);
-        self.places.insert(bug_key(&stored.finding), self.all.len());
+        let id = stored.finding.id.clone();
+        self.names.insert(bug_key(&stored.finding), id);
         self.all.push(stored.clone());
         stored
     }
@@ -341,6 +448,14 @@ impl Inner {
         });
         ids.find(is_free).unwrap_or_default()
     }
+}
+
+/// What a finding is about, with all stores that are shown with it.
+fn what_is_shown(finding: &Finding) -> (BugKey, Vec<(Option<&str>, Option<u32>)>) {
+    let stores = finding.places.iter();
+    let stores = stores.filter(|place| place.role == Role::Store);
+    let lines = stores.map(|place| (place.file.as_deref(), place.line));
+    (bug_key(finding), lines.collect())
 }
 
 /// Whether neither of two copies of a finding was replaced.
@@ -383,9 +498,14 @@ fn write_all(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(
     Ok(())
 }
 
+/// The command with which the finding in a directory was made.
+fn command_of(directory: &Path) -> Result<Vec<String>, CampaignError> {
+    Ok(output_directory::load(directory)?.0.command)
+}
+
 /// Writes the report of a finding that has changed.
-fn write_report(known: &StoredFinding, basis: &Basis<'_>) -> Result<(), CampaignError> {
-    let report = report_of(&known.finding, &basis.command);
+fn write_report(known: &StoredFinding, command: &[String]) -> Result<(), CampaignError> {
+    let report = report_of(&known.finding, command);
     replace(
         &known.directory.join(output_directory::REPORT),
         &json(&report)?,
@@ -406,9 +526,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), CampaignError> {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{
-        Code, Evidence, FailurePoint, LostLine, RecoveryOutcome, Role, SourcePlace,
-    };
+    use powerfail_finding::{Code, Evidence, FailurePoint, LostLine, RecoveryOutcome, SourcePlace};
 
     use super::*;
 
@@ -524,6 +642,34 @@ mod tests {
         ]);
         let lines: Vec<_> = all.iter().map(|it| it.places[0].line).collect();
         assert_eq!(lines, [Some(246), Some(250)]);
+    }
+
+    #[test]
+    fn two_findings_are_joined_when_a_test_case_shows_that_they_are_one_bug() {
+        let lost = |lines: &[u32]| {
+            let stores = lines.iter().map(|line| place(Role::Store, *line));
+            Finding {
+                places: stores.collect(),
+                ..shown(Code::CrossFailureRace, lines[0], 6)
+            }
+        };
+        let first_stores =
+            |all: Vec<Finding>| -> Vec<_> { all.iter().map(|it| it.places[0].line).collect() };
+        let all = stored(vec![lost(&[38]), lost(&[55]), lost(&[70])]);
+        assert_eq!(first_stores(all), [Some(38), Some(55), Some(70)]);
+        let all = stored(vec![lost(&[38]), lost(&[55]), lost(&[70]), lost(&[38, 55])]);
+        assert_eq!(first_stores(all), [Some(38), Some(70)]);
+        // What was shown of a bug is known also if something else is shown of it now.
+        let all = stored(vec![lost(&[38]), lost(&[38, 55]), lost(&[55])]);
+        assert_eq!(first_stores(all), [Some(38)]);
+        // What recovery does without its data fits to both of two bugs, and does not make them one.
+        let fails = Finding {
+            places: vec![place(Role::Store, 38), place(Role::Store, 55)],
+            ..shown(Code::RecoveryRejects, 38, 6)
+        };
+        let flushes = |line| shown(Code::StoreNotFlushed, line, 6);
+        let all = stored(vec![flushes(38), flushes(55), fails]);
+        assert_eq!(all.len(), 2);
     }
 
     #[test]

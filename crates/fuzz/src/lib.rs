@@ -20,6 +20,8 @@
 //! - [`run()`]: threads and limits; `worker`: a thread that fuzzes; `check_worker`: a thread that checks.
 //! - `shared_state`: what threads share; `job`: the work of checkers and its order.
 //! - `crash_images`: which images are made from a trace; `rebuild`: how they are made again.
+//! - `execution_limit`: when nothing is executed any more.
+//! - `checked`: whether anything was checked.
 //! - `check_history`, `point_selection`, `check_journal`: what was checked already, and what is checked next.
 //! - `failed_execution`: why an execution failed.
 //! - `minimise_finding`: smaller test cases of findings, with `finding_judge`, `reached_places`; `minimise_case`: those of
@@ -30,9 +32,11 @@ mod afl;
 mod check_history;
 mod check_journal;
 mod check_worker;
+mod checked;
 mod crash_images;
 mod crash_test;
 mod error;
+mod execution_limit;
 mod failed_execution;
 mod finding_judge;
 mod findings;
@@ -62,7 +66,7 @@ pub use minimise_corpus::{MinimisedCorpus, minimise_corpus};
 pub use minimise_finding::minimise_finding;
 pub use observer::CampaignObserver;
 pub use options::{CampaignOptions, Checks, MachineLink, RecoveryOptions};
-pub use powerfail_fuzz_store::{Stats, StoredFinding};
+pub use powerfail_fuzz_store::{Stats, StoredFinding, Unchecked};
 pub use powerfail_recorder::InputChannel;
 pub use rebuild::{RepairedCampaign, rebuild_all, repair};
 pub use run::{CampaignSummary, resumed_options, run};

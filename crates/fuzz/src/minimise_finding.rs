@@ -66,7 +66,11 @@ impl CheckWorker<'_, '_> {
         mut progress: Progress,
     ) -> Result<Option<Progress>, CampaignError> {
         let begun = Instant::now();
-        let minimised = self.minimise(stored, &mut progress, Some(begun + TURN))?;
+        let minimised = match self.minimise(stored, &mut progress, Some(begun + TURN)) {
+            // Meanwhile it became part of another finding, and its directory is gone.
+            Err(_) if !self.shared.findings.is_current(stored) => return Ok(None),
+            minimised => minimised?,
+        };
         progress.spent += begun.elapsed();
         let is_open = minimised.is_some_and(|it| it.state == MinimisedState::CutShort);
         let has_time = progress.spent < TIME_MAX && progress.trials.made() < TRIALS_MAX;

@@ -31,6 +31,11 @@ impl Checks {
         lazy: false,
         races: false,
     };
+
+    /// Whether the power fails in any of them.
+    pub(crate) const fn has_crashes(&self) -> bool {
+        self.prefix || self.lazy || self.races
+    }
 }
 
 impl Default for Checks {

@@ -6,13 +6,17 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use powerfail_fuzz_store::{Campaign, Cut, Edge, Images, PackDamage, Rebuild, Repair, StoreError};
+use powerfail_files::input;
+use powerfail_fuzz_store::{
+    Campaign, Cut, Edge, Images, InputRepair, PackDamage, Rebuild, Repair, StoreError,
+};
 use powerfail_image::{DirectoryContents, ImageId};
 use powerfail_model::EventIndex;
 
 use crate::check_worker::sentence;
 use crate::crash_images::contents_at;
 use crate::error::CampaignError;
+use crate::findings::INPUT;
 use crate::options::CampaignOptions;
 use crate::recording::{Recorded, Recorder};
 use crate::run::resumed_options;
@@ -90,6 +94,10 @@ impl Rebuild for Recorder {
 pub struct RepairedCampaign {
     /// Incomplete ends of files, which were cut off.
     pub cuts: Vec<Cut>,
+    /// What `inputs.pack` had lost.
+    pub inputs: InputRepair,
+    /// Images whose path has an input that is lost.
+    pub pathless: Vec<ImageId>,
     /// What `images.pack` had lost.
     pub damage: PackDamage,
     /// Images whose contents were taken from the directory of `--images`.
@@ -104,6 +112,22 @@ impl RepairedCampaign {
     /// One sentence for each thing that was wrong.
     pub fn sentences(&self) -> Vec<String> {
         let mut all: Vec<String> = self.cuts.iter().map(ToString::to_string).collect();
+        if self.inputs.is_head_mended {
+            all.push("inputs.pack: its first 8 bytes were damaged; they are written again".into());
+        }
+        if self.inputs.restored > 0 {
+            all.push(format!(
+                "inputs.pack: {} missing or damaged; they are stored again, from test cases",
+                counted(self.inputs.restored, "input was", "inputs were")
+            ));
+        }
+        if self.inputs.lost > 0 {
+            all.push(format!(
+                "inputs.pack: {} lost; {} from them and cannot be made again",
+                counted(self.inputs.lost, "input is", "inputs are"),
+                counted(self.pathless.len(), "image comes", "images come")
+            ));
+        }
         if self.damage.is_head_mended {
             all.push("images.pack: its first 8 bytes were damaged; they are written again".into());
         }
@@ -131,12 +155,13 @@ impl RepairedCampaign {
 
     /// Whether everything can be used again.
     pub const fn is_complete(&self) -> bool {
-        self.repair.lost.is_empty()
+        self.repair.lost.is_empty() && self.inputs.lost == 0
     }
 
     /// Images that cannot be used any more.
     pub(crate) fn lost(&self) -> impl Iterator<Item = ImageId> {
-        self.repair.lost.iter().map(|(image, _)| *image)
+        let lost = self.repair.lost.iter().map(|(image, _)| *image);
+        lost.chain(self.pathless.iter().copied())
     }
 }
 
@@ -164,13 +189,44 @@ pub(crate) fn repair_open(
     let images = &campaign.images;
     let mut repaired = RepairedCampaign {
         cuts: campaign.cuts.clone(),
+        inputs: images.restore_inputs(known_inputs(campaign))?,
         damage: images.damage()?,
         ..RepairedCampaign::default()
     };
-    let lost = repaired.damage.images.len();
-    if lost == 0 {
-        return Ok(repaired);
+    if repaired.inputs.lost > 0 {
+        let ids = images.nodes().into_iter().map(|node| node.id);
+        repaired.pathless = ids.filter(|id| images.path(*id).is_err()).collect();
     }
+    if !repaired.damage.images.is_empty() {
+        repair_images(images, options, runtime, &mut repaired, warn)?;
+    }
+    let lost: Vec<ImageId> = repaired.lost().collect();
+    let cases = campaign.queue.cases();
+    let unusable = cases.iter().filter(|case| lost.contains(&case.image));
+    repaired.unusable_cases = unusable.count();
+    Ok(repaired)
+}
+
+/// The inputs of all test cases, also of those that are not used any more, and of findings.
+fn known_inputs(campaign: &Campaign) -> impl Iterator<Item = Vec<u8>> {
+    let cases = campaign.queue.cases().into_iter();
+    // A test case that cannot be read is named when it is used.
+    let queued = cases.filter_map(|case| Some(campaign.queue.load(case.number).ok()?.input));
+    let findings = std::fs::read_dir(campaign.findings_directory());
+    let findings = findings.into_iter().flatten().flatten();
+    let found = findings.filter_map(|entry| input::read(&entry.path().join(INPUT)).ok());
+    queued.chain(found)
+}
+
+/// Makes the contents of images again.
+fn repair_images(
+    images: &Images,
+    options: &Arc<CampaignOptions>,
+    runtime: &Arc<[u8]>,
+    repaired: &mut RepairedCampaign,
+    warn: &mut dyn FnMut(&str),
+) -> Result<(), CampaignError> {
+    let lost = repaired.damage.images.len();
     warn(&format!(
         "images.pack: the contents of {} missing or damaged; the target runs to make them again",
         counted(lost, "image are", "images are")
@@ -185,11 +241,7 @@ pub(crate) fn repair_open(
         Err(StoreError::Interrupted) => return Err(CampaignError::Interrupted),
         repair => repair?,
     };
-    let lost: Vec<ImageId> = repaired.lost().collect();
-    let cases = campaign.queue.cases();
-    let unusable = cases.iter().filter(|case| lost.contains(&case.image));
-    repaired.unusable_cases = unusable.count();
-    Ok(repaired)
+    Ok(())
 }
 
 /// Makes every image of a campaign again from the tree alone, and compares it with the stored one. Returns the images

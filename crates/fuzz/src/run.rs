@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_fuzz_store::{
     Campaign, MinimisedState, Priority, Stats, StoredFinding, Sync as OtherInstances, TestCase,
-    discard_unused,
+    Unchecked, discard_unused,
 };
 
 use crate::check_worker::{CheckWorker, sentence};
@@ -43,6 +43,8 @@ pub struct CampaignSummary {
     pub stats: Stats,
     /// The findings, with the directories of their evidence.
     pub findings: Vec<StoredFinding>,
+    /// Why the campaign has checked nothing, if it has not, and was to.
+    pub unchecked: Option<Unchecked>,
     /// The user has interrupted it.
     pub is_interrupted: bool,
 }
@@ -141,6 +143,7 @@ fn run_in(
     Ok(CampaignSummary {
         stats,
         findings: shared.findings.all(),
+        unchecked: shared.unchecked(),
         is_interrupted: shared.is_interrupted(),
     })
 }
@@ -194,7 +197,9 @@ fn work(
     let mut worker = Worker::start(number, shared, seeds)?;
     if role == Role::Fuzz {
         while !shared.is_over() {
+            let begun = Instant::now();
             worker.step()?;
+            rest_after(begun);
         }
         return Ok(());
     }
@@ -212,11 +217,16 @@ fn work(
         }
         worker.step()?;
         fuzzed += begun.elapsed();
-        if begun.elapsed() < Duration::from_micros(50) {
-            thread::sleep(IDLE);
-        }
+        rest_after(begun);
     }
     Ok(())
+}
+
+/// Waits a little after a step in which there was nothing to do.
+fn rest_after(begun: Instant) {
+    if begun.elapsed() < Duration::from_micros(50) {
+        thread::sleep(IDLE);
+    }
 }
 
 /// Writes statistics, imports from other instances, and ends the campaign when its limits are reached.
@@ -230,10 +240,7 @@ fn watch(shared: &SharedState<'_>, file: &mut StatsWriter) -> Result<(), Campaig
     while !shared.is_over() {
         thread::sleep(LOOK_EVERY);
         let time_is_over = options.time.is_some_and(|time| shared.elapsed() >= time);
-        let all_made = options
-            .executions
-            .is_some_and(|executions| shared.executions_now() >= executions);
-        if time_is_over || all_made {
+        if time_is_over || shared.limit.is_spent() {
             shared.finish();
         }
         if Instant::now() >= next_stats {

@@ -9,14 +9,18 @@ use std::time::Instant;
 
 use powerfail_finding::Finding;
 use powerfail_fuzz_engine::{Discovery, End, EngineStats, KnownCase, PathSet, Unstable};
-use powerfail_fuzz_store::{Campaign, CaseNumber, Entry, Priority, Retirement, TestCase};
+use powerfail_fuzz_store::{
+    Campaign, CaseNumber, Entry, Priority, Retirement, TestCase, Unchecked,
+};
 use powerfail_image::ImageId;
 
 use crate::check_history::CheckHistory;
 use crate::check_journal::CheckJournal;
+use crate::checked::Checked;
 use crate::crash_images::ImagedLocations;
 use crate::error::CampaignError;
-use crate::findings::{AddOutcome, Basis, Findings};
+use crate::execution_limit::ExecutionLimit;
+use crate::findings::{AddOutcome, Added, Basis, Findings};
 use crate::job::{ExecutionFailure, Job, Kind, QueuedJob};
 use crate::machines::Machines;
 use crate::observer::CampaignObserver;
@@ -48,6 +52,8 @@ pub(crate) struct SharedState<'o> {
     pub(crate) history: Arc<CheckHistory>,
     pub(crate) locations: Mutex<ImagedLocations>,
     pub(crate) check_journal: CheckJournal,
+    /// Whether anything was checked.
+    pub(crate) checked: Checked,
     pub(crate) paths: Arc<PathSet>,
     pub(crate) progress: Vec<Mutex<Progress>>,
     /// The connection to instances on other machines.
@@ -73,7 +79,7 @@ pub(crate) struct SharedState<'o> {
     warnings: Mutex<HashSet<String>>,
     /// A test case has timed out.
     has_hung: AtomicBool,
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) limit: Arc<ExecutionLimit>,
     interrupted: AtomicBool,
     failure: Mutex<Option<CampaignError>>,
 }
@@ -112,6 +118,7 @@ impl<'o> SharedState<'o> {
             findings,
             history,
             locations: Mutex::new(locations),
+            checked: Checked::new(check_journal.has_checked(options.checks)),
             check_journal,
             paths: Arc::default(),
             progress: (0..workers).map(|_| Mutex::default()).collect(),
@@ -129,7 +136,7 @@ impl<'o> SharedState<'o> {
             waiting: Default::default(),
             warnings: Mutex::default(),
             has_hung: AtomicBool::new(false),
-            stop: Arc::default(),
+            limit: Arc::new(ExecutionLimit::at_most(options.executions)),
             interrupted: AtomicBool::new(false),
             failure: Mutex::new(None),
         })
@@ -157,22 +164,17 @@ impl<'o> SharedState<'o> {
         self.before.execs + now
     }
 
-    /// Executions of this run of the campaign.
-    pub(crate) fn executions_now(&self) -> u64 {
-        self.executions() - self.before.execs
-    }
-
     /// Whether all threads have to stop.
     pub(crate) fn is_over(&self) -> bool {
         if self.observer.is_interrupted() {
             self.interrupt();
         }
-        self.stop.load(Ordering::Relaxed)
+        self.limit.stops()
     }
 
     /// Stops all threads: the time is over or all executions are made.
     pub(crate) fn finish(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.limit.stop();
     }
 
     /// Stops all threads because the user asked for it.
@@ -306,6 +308,12 @@ impl<'o> SharedState<'o> {
         all.map(|waiting| lock(waiting).len() as u64).sum()
     }
 
+    /// Why nothing was checked, if that is so. What is not to be checked is not missing.
+    pub(crate) fn unchecked(&self) -> Option<Unchecked> {
+        let is_wanted = self.options.checks != Checks::NONE;
+        self.checked.reason().filter(|_| is_wanted)
+    }
+
     /// Offers test cases on new images to the workers. The first one that asks takes each.
     pub(crate) fn offer(&self, cases: impl IntoIterator<Item = TestCase>) {
         lock(&self.new_image_cases).extend(cases);
@@ -355,7 +363,14 @@ impl<'o> SharedState<'o> {
             if self.findings.contains(&finding) {
                 continue;
             }
-            let stored = match self.findings.add(finding, basis)? {
+            let Added { outcome, joined } = self.findings.add(finding, basis)?;
+            for (gone, name) in joined {
+                let sentence = format!(
+                    "finding {gone} is about the same bug as {name}, and is part of it now"
+                );
+                self.observer.warning(&sentence);
+            }
+            let stored = match outcome {
                 AddOutcome::New(stored) => {
                     self.observer.finding(&stored.finding, &stored.directory);
                     stored

@@ -1,6 +1,5 @@
 //! Runs test cases for an engine: loads images from the tree, and executes inputs on them with the executor.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use powerfail_fuzz_engine::{End, Observation, Target, TargetRun};
@@ -10,6 +9,7 @@ use powerfail_recorder::executor::{self, Executor, ExecutorOptions, Opened, Outc
 use rustc_hash::FxHashSet;
 
 use crate::error::CampaignError;
+use crate::execution_limit::ExecutionLimit;
 use crate::options::CampaignOptions;
 use crate::shared_state::lock;
 
@@ -25,8 +25,8 @@ pub(crate) struct TargetRunner {
     suspects: Arc<Mutex<Vec<ImageId>>>,
     suspected: FxHashSet<ImageId>,
     restarts: u32,
-    /// The campaign stops: nothing is executed any more.
-    stop: Arc<AtomicBool>,
+    /// When the campaign stops, nothing is executed any more.
+    limit: Arc<ExecutionLimit>,
 }
 
 pub(crate) const fn end_of(end: executor::End) -> End {
@@ -61,7 +61,7 @@ impl TargetRunner {
         runtime: &[u8],
         campaign: &Arc<Campaign>,
         suspects: &Arc<Mutex<Vec<ImageId>>>,
-        stop: &Arc<AtomicBool>,
+        limit: &Arc<ExecutionLimit>,
     ) -> Result<Self, CampaignError> {
         let directory = RunDirectory::create_in(&powerfail_image::default_parent())?;
         Ok(Self {
@@ -72,7 +72,7 @@ impl TargetRunner {
             suspects: Arc::clone(suspects),
             suspected: FxHashSet::default(),
             restarts: 0,
-            stop: Arc::clone(stop),
+            limit: Arc::clone(limit),
         })
     }
 
@@ -114,10 +114,11 @@ impl TargetRunner {
 
     /// A step has hundreds of executions, and each may take as long as --timeout allows.
     fn is_to_continue(&self) -> Result<(), CampaignError> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(CampaignError::Interrupted);
+        if self.limit.allows_one() {
+            Ok(())
+        } else {
+            Err(CampaignError::Interrupted)
         }
-        Ok(())
     }
 
     fn run_of(&self, outcome: &Outcome, input_untouched: bool) -> TargetRun<'_> {

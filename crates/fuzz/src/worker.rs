@@ -61,7 +61,7 @@ impl<'s, 'o> Worker<'s, 'o> {
                 &shared.runtime,
                 &shared.campaign,
                 &shared.suspects,
-                &shared.stop,
+                &shared.limit,
             )?,
             seen: (0, 0),
             unstable: 0,

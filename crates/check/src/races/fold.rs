@@ -1,9 +1,9 @@
 //! One bug once: a race and what other crashes blame on the loss of the same store.
 
-use powerfail_finding::{Code, Evidence, Finding, Role, Severity, SourcePlace};
+use powerfail_finding::{Code, Evidence, Finding, NotDurable, Role, Severity, SourcePlace};
 
 use crate::places::{CodeLine, line_of};
-use crate::root_cause::add_consequence;
+use crate::root_cause::{add_consequence, lacks_flush};
 
 /// Adds races to what is known. Where recovery was seen to fail because of a race, whatever else is blamed on
 /// the loss of the same store is the same bug, and the race says more about it: who reads it, and why that is not
@@ -20,7 +20,12 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
         let is_about =
             |known: &Finding| blames(known, &writer) || needs_no_loss && survives(known, &writer);
         if race.code == Code::CrossFailureRace && race.evidence.is_some() {
-            let is_part = |known: &Finding| is_about(known) || is_overwritten(known, &writer);
+            let why = why_not_durable(&race);
+            let is_part = |known: &Finding| {
+                is_about(known)
+                    || is_overwritten(known, &writer)
+                    || is_unflushed(known, &writer, why)
+            };
             while let Some(place) = findings.iter().position(is_part) {
                 let known = findings.remove(place);
                 absorb(&mut race, known);
@@ -42,7 +47,11 @@ pub(crate) fn are_about_one_store(one: &Finding, other: &Finding) -> bool {
         let writer = store_of(race).map(line_of);
         race.code == Code::CrossFailureRace
             && race.severity == Severity::Error
-            && writer.is_some_and(|writer| blames(known, &writer) || is_overwritten(known, &writer))
+            && writer.is_some_and(|writer| {
+                blames(known, &writer)
+                    || is_overwritten(known, &writer)
+                    || is_unflushed(known, &writer, why_not_durable(race))
+            })
     };
     is_it(one, other) || is_it(other, one)
 }
@@ -110,6 +119,18 @@ fn is_overwritten(finding: &Finding, writer: &CodeLine) -> bool {
         && store_of(finding).is_some_and(|store| line_of(store) == *writer)
 }
 
+/// Whether the lint says that the store of a race is not flushed, and the race is one because of that.
+fn is_unflushed(finding: &Finding, writer: &CodeLine, why: Option<NotDurable>) -> bool {
+    why == Some(NotDurable::NeverFlushed)
+        && finding.evidence.is_none()
+        && lacks_flush(finding)
+        && store_of(finding).is_some_and(|store| line_of(store) == *writer)
+}
+
+fn why_not_durable(race: &Finding) -> Option<NotDurable> {
+    race.read.as_ref().and_then(|read| read.not_durable)
+}
+
 /// Whether recovery fails with every store in place, up to the store of a line.
 fn survives(finding: &Finding, writer: &CodeLine) -> bool {
     let mut stores = finding.places.iter().filter(|it| it.role == Role::Survivor);
@@ -155,7 +176,7 @@ fn absorb(race: &mut Finding, mut known: Finding) {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{FailurePoint, LostLine, RecoveryOutcome};
+    use powerfail_finding::{FailurePoint, LostLine, RecoveryOutcome, UnsafeRead};
 
     use super::*;
 
@@ -243,6 +264,36 @@ mod tests {
             ..race
         };
         assert_eq!(folded(vec![overwritten()], unconfirmed).len(), 2);
+    }
+
+    #[test]
+    fn what_the_lint_says_about_the_missing_flush_of_a_race_is_part_of_it() {
+        let lint = |code, line| Finding::new(code, String::new(), vec![place(Role::Store, line)]);
+        let race = |why| Finding {
+            read: Some(UnsafeRead {
+                event: 30,
+                failure_points: 1,
+                command: "recovery".into(),
+                bytes: String::new(),
+                instead: Vec::new(),
+                not_durable: Some(why),
+                trace: None,
+                strict: false,
+                tried: None,
+            }),
+            ..shown(Code::CrossFailureRace, 30, 6, 1)
+        };
+        let unflushed = || race(NotDurable::NeverFlushed);
+        for code in [Code::TransientData, Code::StoreNotFlushed] {
+            assert!(are_about_one_store(&lint(code, 7), &unflushed()));
+            assert_eq!(folded(vec![lint(code, 7)], unflushed()).len(), 1);
+            assert!(!are_about_one_store(&lint(code, 8), &unflushed()));
+        }
+        // It is flushed, and only the fence is missing.
+        let transient = lint(Code::TransientData, 7);
+        let fenced = race(NotDurable::NotFenced);
+        assert!(!are_about_one_store(&transient, &fenced));
+        assert_eq!(folded(vec![transient], fenced).len(), 2);
     }
 
     #[test]

@@ -216,6 +216,51 @@ fn reads_of_two_lines_before_one_flag_lack_one_fence() {
 }
 
 #[test]
+fn reads_of_what_one_crash_loses_lack_one_flush() {
+    let read = |function: &str, line, offset, event| {
+        let store = SourcePlace {
+            function: Some(function.into()),
+            pool: Some("pool".into()),
+            pool_offset: Some(offset),
+            ..place(Role::Store, line)
+        };
+        Finding {
+            read: Some(UnsafeRead {
+                event,
+                failure_points: 1,
+                command: "recovery".into(),
+                bytes: String::new(),
+                instead: Vec::new(),
+                not_durable: Some(NotDurable::NeverFlushed),
+                trace: None,
+                strict: false,
+                tried: None,
+            }),
+            ..shown(Code::CrossFailureRace, vec![store], exit(1), 1)
+        }
+    };
+    let slots = || read("make", 38, 384, 138);
+    let stores = |findings: &[Finding]| lines(&findings[0], Role::Store).len();
+    // Of one line of the pool, or of neighbouring lines of code.
+    for other in [read("grow", 55, 392, 138), read("make", 40, 640, 138)] {
+        let mut findings = vec![slots(), other];
+        fold_root_causes(&mut findings);
+        assert_eq!((findings.len(), stores(&findings)), (1, 2));
+        // A test case that shows one of the two shows the same bug.
+        assert!(have_one_cause(&findings[0], &slots()));
+    }
+    // Another object and function, other code of that function, or another crash.
+    for other in [
+        read("grow", 55, 640, 138),
+        read("make", 60, 640, 138),
+        read("grow", 55, 392, 150),
+    ] {
+        assert!(!have_one_cause(&slots(), &other));
+        assert_eq!(folded(vec![slots(), other]).len(), 2);
+    }
+}
+
+#[test]
 fn data_that_one_store_publishes_lacks_one_fence() {
     let published = |line, publish| {
         let store = SourcePlace {

@@ -44,7 +44,10 @@ pub(crate) fn run(args: FuzzArgs, yes: bool) -> anyhow::Result<Exit> {
     let summary = powerfail_fuzz::run(&options, &runtime, &screen);
     screen.finish();
     let powerfail_fuzz::CampaignSummary {
-        stats, findings, ..
+        stats,
+        findings,
+        unchecked,
+        ..
     } = match summary {
         Ok(summary) => summary,
         Err(error) => return super::refusal(error),
@@ -52,10 +55,24 @@ pub(crate) fn run(args: FuzzArgs, yes: bool) -> anyhow::Result<Exit> {
     if settings.campaign.json {
         // A finding that ends the campaign is not an interruption.
         let is_interrupted = interrupt::is_interrupted();
-        print_json(&summary_json(&shown_out, &stats, &findings, is_interrupted))?;
+        print_json(&summary_json(
+            &shown_out,
+            &stats,
+            &findings,
+            unchecked,
+            is_interrupted,
+        ))?;
     } else {
-        print(|out: &mut dyn Write| Ok(write_summary(out, &shown_out, &stats, &findings)?))?;
+        print(|out: &mut dyn Write| {
+            Ok(write_summary(
+                out, &shown_out, &stats, &findings, unchecked,
+            )?)
+        })?;
     }
     let is_any = findings.iter().any(|it| is_bug(&it.finding));
-    Ok(if is_any { Exit::Findings } else { Exit::Clean })
+    Ok(match unchecked {
+        _ if is_any => Exit::Findings,
+        Some(_) => Exit::NotChecked,
+        None => Exit::Clean,
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{CLEAN, FINDINGS, Folder, Run, SETUP};
+use crate::common::{CLEAN, FINDINGS, Folder, NOT_CHECKED, Run, SETUP};
 use crate::{folder, fuzz, has_run, summary, write_seeds};
 
 /// Runs until the planted bug is found; the time limits are far longer than that takes.
@@ -192,4 +192,34 @@ fn fewer_and_shorter_test_cases() {
     assert_eq!(kept.len(), after.len(), "they stay on disk");
     let run = folder.powerfail(&["fuzz", "tmin", "out", "999999"]);
     run.is_refused_with(SETUP, &["999999"]);
+}
+
+#[test]
+fn nothing_was_checked() {
+    let folder = folder();
+    write_seeds(&folder);
+    let run = |flags: &[&str]| {
+        let mut all = vec!["--seeds", "seeds", "--jobs", "1", "--timeout", "10s"];
+        all.extend(flags);
+        let run = fuzz(&folder, &all);
+        fs::remove_dir_all(folder.path("out")).expect("it was there");
+        run
+    };
+    let checks = ["--check-with", "prefix", "--execs", "700"];
+    // A recovery that never looks at the pool, and one that always fails.
+    for (recover, why) in [
+        ("true", "recovery did not open the pool"),
+        ("false", "recovery fails without any power failure"),
+    ] {
+        let run = run(&[&checks[..], &["--recover", recover]].concat()).ends_with(NOT_CHECKED);
+        assert!(run.stdout.contains(why), "{recover}: {run:?}");
+    }
+    let flags = ["--check-with", "prefix", "--execs", "1", "--json"];
+    let told = summary(&run(&flags).ends_with(NOT_CHECKED));
+    assert_eq!(told["not_checked"], "no-time", "{told}");
+    // Nothing was to be checked.
+    let flags = ["--check-with", "none", "--execs", "123", "--json"];
+    let told = summary(&run(&flags).ends_with(CLEAN));
+    assert!(told.get("not_checked").is_none(), "{told}");
+    assert_eq!(told["stats"]["execs"], 123, "{told}");
 }

@@ -172,7 +172,7 @@ fn a_resumed_instance_leaves_the_checks_of_others_to_them() {
     let run = |flags: &[&str]| {
         let mut arguments = vec!["fuzz", "--jobs", "1", "--timeout", "10s"];
         arguments.extend(flags);
-        arguments.extend(["--execs", "1", "--", "./shop", "{pool}"]);
+        arguments.extend(["--execs", "50", "--", "./shop", "{pool}"]);
         has_run(&folder.powerfail(&arguments));
     };
     run(&[
@@ -216,7 +216,7 @@ fn the_recipe_for_slurm() {
     let folder = folder();
     fs::create_dir(folder.path("seeds")).expect("a folder");
     folder.write("seeds/word", WORDS[0]);
-    let limits = ["--execs", "1", "--jobs", "1", "--check-with", "none"];
+    let limits = ["--execs", "50", "--jobs", "1", "--check-with", "none"];
     let target = ["--timeout", "10s", "--", "./shop", "{pool}"];
     let mut arguments = vec!["fuzz", "--out", "the team", "--name", "first"];
     arguments.extend(["--seeds", "seeds"].into_iter().chain(limits).chain(target));

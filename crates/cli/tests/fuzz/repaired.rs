@@ -102,3 +102,26 @@ fn what_cannot_be_made_again_is_named_and_nothing_else_is_lost() {
     repair(&folder).ends_with(CLEAN);
     are_all_there(&folder, &before);
 }
+
+#[test]
+fn long_inputs_are_restored_from_test_cases() {
+    const INPUTS: &str = "out/inputs.pack";
+    let folder = folder();
+    write_seeds(&folder);
+    folder.write("seeds/long", &"abc".repeat(200));
+    let flags = ["--seeds", "seeds", "--jobs", "1", "--timeout", "10s"];
+    let more = ["--check-with", "prefix", "--until-found", "--time", "90s"];
+    fuzz(&folder, &[&flags[..], &more].concat()).ends_with(FINDINGS);
+    let paths = |folder: &Folder| {
+        let images = Images::follow(&folder.path("out")).expect("a tree");
+        let ids = images.nodes().into_iter().map(|node| node.id);
+        ids.map(|id| images.path(id).ok()).collect::<Vec<_>>()
+    };
+    let before = paths(&folder);
+    assert!(before.iter().all(Option::is_some));
+    fs::remove_file(folder.path(INPUTS)).expect("a pack");
+    let repaired = repair(&folder).ends_with(CLEAN);
+    let says = repaired.stdout.contains("stored again, from test cases");
+    assert!(says, "{repaired:?}");
+    assert_eq!(paths(&folder), before);
+}

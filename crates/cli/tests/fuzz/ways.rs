@@ -84,7 +84,7 @@ fn pools_to_begin_with() {
             .status();
         assert!(status.expect("a run").success());
     }
-    let flags = ["--images", "pools", "--execs", "1", "--check-with", "none"];
+    let flags = ["--images", "pools", "--execs", "50", "--check-with", "none"];
     has_run(&fuzz(&folder, &flags));
     let shown = shown(&folder);
     let images = shown["images"].as_array().expect("a list").iter();
@@ -152,7 +152,7 @@ fn call_stacks_and_real_time() {
     fs::create_dir(folder.path("seeds")).expect("a folder");
     folder.write("seeds/all", "abaop");
     let run = |flags: &[&str]| {
-        let mut all = vec!["--seeds", "seeds", "--execs", "1", "--check-with", "none"];
+        let mut all = vec!["--seeds", "seeds", "--execs", "20", "--check-with", "none"];
         all.extend(["--jobs", "1", "--timeout", "10s", "--json"]);
         all.extend(flags);
         let summary = summary(&fuzz(&folder, &all).ends_with(CLEAN));

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-use powerfail_fuzz_store::{DirectoryContents, Edge, Images, Rebuild, StoreError};
+use powerfail_fuzz_store::{DirectoryContents, Edge, Images, InputRepair, Rebuild, StoreError};
 
 use crate::common::{Program, TestResult, edge, open, run, small};
 
@@ -226,6 +227,74 @@ fn long_inputs_are_kept_once_and_need_no_pack_of_images() -> TestResult {
     fs::remove_file(directory.path().join("inputs.pack"))?;
     let images = open(directory.path())?;
     assert!(matches!(images.path(id), Err(StoreError::Damaged { .. })));
+    Ok(())
+}
+
+#[test]
+fn long_inputs_are_stored_again_from_those_that_are_known() -> TestResult {
+    let input =
+        |number: u32| -> Vec<u8> { (number..number + 999).flat_map(u32::to_le_bytes).collect() };
+    let damages: [fn(&Path) -> io::Result<()>; 4] = [
+        |pack| fs::remove_file(pack),
+        |pack| fs::write(pack, ""),
+        |pack| {
+            let bytes = fs::read(pack)?;
+            fs::write(pack, &bytes[..bytes.len() / 2])
+        },
+        |pack| {
+            let mut bytes = fs::read(pack)?;
+            for byte in bytes.iter_mut().step_by(211) {
+                *byte ^= 0x10;
+            }
+            fs::write(pack, bytes)
+        },
+    ];
+    for damage in damages {
+        let directory = tempfile::tempdir()?;
+        let pack = directory.path().join("inputs.pack");
+        let images = open(directory.path())?;
+        let mut ids = Vec::new();
+        for number in 0..5 {
+            let edge = Edge {
+                input: input(number),
+                failure_point: None,
+            };
+            let (id, _) = images.insert(Images::empty(), &edge, &small(number.into()))?;
+            ids.push((id, [edge]));
+        }
+        drop(images);
+        damage(&pack)?;
+        let images = open(directory.path())?;
+        let lost = ids.iter().filter(|(id, _)| images.path(*id).is_err());
+        let lost = lost.count();
+        assert!(lost > 1);
+        // One is not known any more.
+        let repaired = images.restore_inputs((0..4).map(input))?;
+        assert_eq!((repaired.restored, repaired.lost), (lost - 1, 1));
+        drop(images);
+        let images = open(directory.path())?;
+        for (id, path) in &ids[..4] {
+            assert_eq!(images.path(*id)?, path);
+        }
+        assert!(images.path(ids[4].0).is_err());
+        let repaired = images.restore_inputs((0..5).map(input))?;
+        assert_eq!((repaired.restored, repaired.lost), (1, 0));
+        assert_eq!(images.path(ids[4].0)?, ids[4].1);
+        // A new input goes behind all of them.
+        let edge = Edge {
+            input: input(7),
+            failure_point: None,
+        };
+        let (id, _) = images.insert(Images::empty(), &edge, &small(7))?;
+        drop(images);
+        let images = open(directory.path())?;
+        ids.push((id, [edge]));
+        for (id, path) in &ids {
+            assert_eq!(images.path(*id)?, path);
+        }
+        let nothing = images.restore_inputs(std::iter::empty())?;
+        assert_eq!(nothing, InputRepair::default());
+    }
     Ok(())
 }
 

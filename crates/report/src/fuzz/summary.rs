@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use powerfail_fuzz_store::{MinimisedInput, MinimisedState, Stats, StoredFinding};
+use powerfail_finding::NotChecked;
+use powerfail_fuzz_store::{MinimisedInput, MinimisedState, Stats, StoredFinding, Unchecked};
 use serde_json::{Value, json};
 
 use super::panel;
+use crate::findings::not_checked_text;
 use crate::{count, plural};
 
 /// Writes the summary of a campaign in the directory `at`.
@@ -15,11 +17,24 @@ pub fn write_summary(
     at: &Path,
     stats: &Stats,
     findings: &[StoredFinding],
+    unchecked: Option<Unchecked>,
 ) -> io::Result<()> {
     write_numbers(out, stats)?;
-    if findings.is_empty() {
-        writeln!(out, "no findings")?;
-    } else {
+    match unchecked {
+        Some(reason) => {
+            let (why, help) = unchecked_text(reason);
+            // What the lint has found needs no power failure.
+            let what = match findings {
+                [] => "nothing was checked",
+                _ => "no power failure was checked",
+            };
+            writeln!(out, "{what}: {why}")?;
+            writeln!(out, "help: {help}")?;
+        }
+        None if findings.is_empty() => writeln!(out, "no findings")?,
+        None => {}
+    }
+    if !findings.is_empty() {
         write_findings(out, at, findings)?;
     }
     writeln!(
@@ -27,6 +42,33 @@ pub fn write_summary(
         "continue with: powerfail fuzz --resume --out {}",
         at.display()
     )
+}
+
+/// Why a campaign has checked nothing, and what to do.
+const fn unchecked_text(reason: Unchecked) -> (&'static str, &'static str) {
+    match reason {
+        Unchecked::NoTime => (
+            "the campaign ended before the first power failure was tried",
+            "continue it with --resume, or give it more with --time or --execs",
+        ),
+        Unchecked::NoPool => (
+            "in no test case the target mapped a pool or changed a file",
+            "see `powerfail record --help` for what counts as a pool; {pool} stands for its path",
+        ),
+        Unchecked::NoStore => not_checked_text(NotChecked::NoStore),
+        Unchecked::NoFailurePoint => (
+            "there is no flush, fence or msync after a store, so there is no moment at which to let the power fail",
+            "--domain says what makes stores durable",
+        ),
+        Unchecked::NeedsFile => not_checked_text(NotChecked::NeedsFile),
+        Unchecked::RecoveryCannotFail => not_checked_text(NotChecked::RecoveryCannotFail),
+        Unchecked::PoolNotOpened => not_checked_text(NotChecked::PoolNotOpened),
+        Unchecked::FilesNotOpened => not_checked_text(NotChecked::FilesNotOpened),
+        Unchecked::RecoveryFails => (
+            "recovery fails without any power failure",
+            "give a command that succeeds on each pool that the target leaves, with --recover",
+        ),
+    }
 }
 
 /// Writes the statistics of a campaign.
@@ -149,16 +191,21 @@ pub fn summary_json(
     at: &Path,
     stats: &Stats,
     findings: &[StoredFinding],
+    unchecked: Option<Unchecked>,
     is_interrupted: bool,
 ) -> Value {
-    json!({
+    let mut summary = json!({
         "schema": 1,
         "powerfail": env!("CARGO_PKG_VERSION"),
         "out": at,
         "interrupted": is_interrupted,
         "stats": stats,
         "findings": findings.iter().map(stored_json).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(reason) = unchecked {
+        summary["not_checked"] = json!(reason);
+    }
+    summary
 }
 
 /// A finding with the directory of its evidence, as JSON.
