@@ -21,6 +21,7 @@ use crate::places::Places;
 
 /// What a crash test tries.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct CrashOptions {
     /// Which failure points.
     pub tree: FailurePointOptions,

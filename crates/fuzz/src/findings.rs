@@ -450,8 +450,11 @@ impl Inner {
     }
 }
 
+/// A line of the sources.
+type Line<'a> = (Option<&'a str>, Option<u32>);
+
 /// What a finding is about, with all stores that are shown with it.
-fn what_is_shown(finding: &Finding) -> (BugKey, Vec<(Option<&str>, Option<u32>)>) {
+fn what_is_shown(finding: &Finding) -> (BugKey, Vec<Line<'_>>) {
     let stores = finding.places.iter();
     let stores = stores.filter(|place| place.role == Role::Store);
     let lines = stores.map(|place| (place.file.as_deref(), place.line));

@@ -33,7 +33,7 @@ impl Checks {
     };
 
     /// Whether the power fails in any of them.
-    pub(crate) const fn has_crashes(&self) -> bool {
+    pub(crate) const fn has_crashes(self) -> bool {
         self.prefix || self.lazy || self.races
     }
 }

@@ -41,13 +41,13 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
     }
 }
 
-/// Whether one of two findings is a race, and the other says that the store that it reads is lost.
+/// Whether one of two findings is a race, and the other says that the store that it reads is lost, or one that lacks the same flush.
 pub(crate) fn are_about_one_store(one: &Finding, other: &Finding) -> bool {
     let is_it = |race: &Finding, known: &Finding| {
-        let writer = store_of(race).map(line_of);
+        let stores = race.places.iter().filter(|it| it.role == Role::Store);
         race.code == Code::CrossFailureRace
             && race.severity == Severity::Error
-            && writer.is_some_and(|writer| {
+            && stores.map(line_of).any(|writer| {
                 blames(known, &writer)
                     || is_overwritten(known, &writer)
                     || is_unflushed(known, &writer, why_not_durable(race))
@@ -294,6 +294,17 @@ mod tests {
         let fenced = race(NotDurable::NotFenced);
         assert!(!are_about_one_store(&transient, &fenced));
         assert_eq!(folded(vec![transient], fenced).len(), 2);
+    }
+
+    #[test]
+    fn a_loss_of_any_store_that_a_race_shows_is_about_it() {
+        let mut race = shown(Code::CrossFailureRace, 30, 6, 1);
+        race.places.push(place(Role::Store, 55));
+        let mut lost = shown(Code::StoreNotFlushed, 20, 11, 1);
+        for (line, is_about) in [(7, true), (55, true), (56, false)] {
+            lost.places[0].line = Some(line);
+            assert_eq!(are_about_one_store(&lost, &race), is_about, "{line}");
+        }
     }
 
     #[test]
