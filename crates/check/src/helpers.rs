@@ -1,5 +1,5 @@
-//! Small functions that store or flush for others, such as `put_u64` and `persist`: what they do is to be blamed on the
-//! line that calls them.
+//! Small functions that store, flush, write or sync for others, such as `put_u64`, `persist` and `write_all`: what they do is
+//! to be blamed on the line that calls them.
 //!
 //! The trace shows which functions these are. A helper has one line that stores, or none and flushes or fences; it is
 //! called from several lines; and what it stores for one of them it never stores for another, so the caller says where.
@@ -13,11 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_finding::StackFrame;
 use powerfail_model::Event;
-use powerfail_trace::{Body, Result, StackId, Trace};
+use powerfail_trace::{Body, FileOperation, Result, StackId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// With more distinct call stacks than this, no function is taken for a helper: sources of so many are not looked up.
 const STACKS_MAX: usize = 1 << 14;
+/// Stands for a pool where a file is changed by system calls. Its offset is the number of the file: a function that writes
+/// where it wants in a file of its callers' choice is a helper, one that appends to the same log for all of them is not.
+const FILES: u32 = u32::MAX;
 /// How many places that a call stack stores to are compared.
 const OFFSETS_MAX: usize = 32;
 
@@ -33,9 +36,15 @@ pub(crate) fn uses_of(trace: &Trace) -> Result<BTreeMap<StackId, StackUse>> {
     let mut uses: FxHashMap<StackId, StackUse> = FxHashMap::default();
     let mut records = trace.records_from(powerfail_model::EventIndex(0));
     while let Some(record) = records.next_record()? {
-        let at = match record.body {
+        let at = match &record.body {
             Body::Pm(Event::Store { at, .. }) => Some((at.pool.0, at.offset.0)),
             Body::Pm(Event::Flush { .. } | Event::Fence(_)) => None,
+            Body::File(FileOperation::SyncFile { .. } | FileOperation::SyncFileSystem) => None,
+            Body::File(FileOperation::Close { .. }) => continue,
+            Body::File(operation) => match operation.node() {
+                Some(node) => Some((FILES, node.0.into())),
+                None => continue,
+            },
             _ => continue,
         };
         let known = uses.entry(record.stack).or_default();

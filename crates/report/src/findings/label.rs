@@ -27,11 +27,14 @@ fn system_call(place: &SourcePlace) -> Option<&str> {
 }
 
 /// The words for the line of a helper that a place calls.
-pub(super) fn helper_label(role: Role, helper: &Helper) -> String {
-    let does = match role {
-        Role::Flush => "flushes",
-        Role::Fence => "fences",
-        _ => "stores",
+pub(super) fn helper_label(place: &SourcePlace, helper: &Helper) -> String {
+    let does = match (place.operation.as_deref(), place.role) {
+        (Some("write"), _) => "writes",
+        (Some("fsync" | "fdatasync" | "msync" | "sync"), _) => "syncs",
+        (Some(_), _) => "changes the file",
+        (None, Role::Flush) => "flushes",
+        (None, Role::Fence) => "fences",
+        (None, _) => "stores",
     };
     match &helper.function {
         Some(function) => format!("`{}` {does} here, for its caller", printable(function)),

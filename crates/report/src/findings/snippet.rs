@@ -112,7 +112,7 @@ pub(super) fn add_places<'f>(
         {
             let mark = Mark {
                 span,
-                words: helper_label(place.role, helper),
+                words: helper_label(place, helper),
                 is_primary: false,
             };
             add_mark(&mut snippets, file, mark);
