@@ -76,11 +76,11 @@ pub fn outcome_output(outcome: &RecoveryOutcome) -> String {
 /// When the power failed and what recovery did then, in one sentence.
 pub(crate) fn outcome_sentence(evidence: &Evidence) -> String {
     let again = match &evidence.failure.again {
-        Some(_) => ", and again during recovery",
+        Some(_) => " and another one during recovery",
         None => "",
     };
     format!(
-        "if the power fails before event {}{again}, {} {}",
+        "after a power failure before event {}{again}, {} {}",
         evidence.failure.event,
         evidence.recovery.command(),
         evidence.recovery

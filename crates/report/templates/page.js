@@ -59,7 +59,10 @@ function summary() {
   if (T.in_baseline) facts.push(["in the baseline", count(T.in_baseline)]);
   if (T.fixed) facts.push(["fixed since the baseline", count(T.fixed)]);
   main.append(h("dl", {class: "facts"}, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
+  const late = (T.failure_points_not_run || {}).no_time || 0, unexplored = (T.exploration || {}).not_tried || 0;
+  const left = [late && plural(late, "failure point") + " for lack of time", unexplored && plural(unexplored, "moment") + " with lost lines"].filter(Boolean);
   if (D.not_checked) main.append(h("p", {class: "alert"}, D.not_checked));
+  else if (left.length) main.append(h("p", {class: "alert", id: "incomplete"}, "Not tried: " + left.join(", ") + ". ", h("a", {href: "#unchecked"}, "What was not checked")));
 }
 
 // ---- findings
@@ -180,6 +183,8 @@ function numbered(text, numbers, mark) {
   return out;
 }
 
+// What calls it starts the program.
+const isMain = frame => frame.function === "main" || (frame.function || "").endsWith("::main");
 // Frames of libraries that follow each other are one line.
 function folded(frames) {
   const out = [];
@@ -196,7 +201,7 @@ function stacks(finding, more) {
   const seen = new Set(), out = [];
   finding.places.forEach((place, number) => {
     const frames = place.stack || [];
-    const main = frames.findIndex(it => it.function === "main" || (it.function || "").endsWith("::main"));
+    const main = frames.findIndex(isMain);
     // What the compiler has put into the program from a library says nothing.
     const own = new Set(frames.filter(it => !it.trusted).map(it => it.module));
     const used = (main < 0 ? frames : frames.slice(0, main + 1)).filter(it => !it.trusted || !own.has(it.module));
@@ -324,7 +329,8 @@ function timeline(panel, t) {
   const kinds = [numbers(t.stores, Uint32Array), numbers(t.flushes, Uint32Array), numbers(t.fences, Uint32Array)];
   const fails = R.findings.map((finding, index) => ({finding, event: D.findings[index].moment && D.findings[index].moment.failure !== null ? D.findings[index].moment.failure : (finding.places.find(it => it.event !== undefined) || {}).event})).filter(it => it.event !== undefined && !((it.finding.evidence || {}).trace));
   let from = 0, to = t.buckets;
-  const HEIGHT = files ? 170 : 250, KINDS = HEIGHT - 10;
+  // The axis has room for a large number of states.
+  const HEIGHT = files ? 170 : 250, KINDS = HEIGHT - 10, AXIS = files ? 46 : 64;
   const canvas = h("canvas", {height: HEIGHT, role: "img", "aria-label": files ? "Operations that are not surely durable, over the run" : "Open lines and crash states over the events of the run"}), range = h("span", {class: "range muted small", id: "range"}), at = h("p", {class: "chosen-mark muted", id: "trace-at"}, "");
   const zoom = (center, factor) => { const half = (to - from) * factor / 2; set(center - half, center + half); };
   const set = (a, b) => {
@@ -340,7 +346,7 @@ function timeline(panel, t) {
     h("div", {class: "legend"}, (files ? [["--open", "operations that are not surely durable"], ["--text", "changes of data"], ["--flush", "changes of names"], ["--muted", "syncs"]] :
       [["--open", "open lines"], ["--accent", "crash states, on a logarithmic scale"], ["--text", "stores"], ["--flush", "flushes"], ["--muted", "fences"]]).map(([tint, label]) => h("span", {}, swatch(tint), label))));
   let drag = null;
-  const bucketAt = event => { const box = canvas.getBoundingClientRect(); return from + (event.clientX - box.left - 46) / (box.width - 52) * (to - from); };
+  const bucketAt = event => { const box = canvas.getBoundingClientRect(); return from + (event.clientX - box.left - AXIS) / (box.width - AXIS - 6) * (to - from); };
   canvas.addEventListener("pointerdown", event => { drag = bucketAt(event); });
   canvas.addEventListener("pointermove", event => {
     const b = Math.floor(bucketAt(event));
@@ -355,7 +361,7 @@ function timeline(panel, t) {
     canvas.width = width * scale; canvas.height = height * scale;
     const c = canvas.getContext("2d");
     c.scale(scale, scale);
-    const x0 = 46, w = width - 52, font = "11px ui-monospace,monospace";
+    const x0 = AXIS, w = width - AXIS - 6, font = "11px ui-monospace,monospace";
     c.font = font;
     const columns = Math.max(1, Math.floor(w)), mostOpen = [], mostStates = [], sums = [[], [], []];
     let topOpen = 1, topStates = 1, topKind = 1;
@@ -393,7 +399,7 @@ function timeline(panel, t) {
 }
 const swatch = name => s("svg", {width: 12, height: 12}, s("rect", {x: 1, y: 1, width: 10, height: 10, rx: 2, style: "fill:var(" + name + ")"}));
 const compact = v => v >= 1e9 ? "10^" + Math.round(Math.log10(v)) : v >= 1e6 ? (v / 1e6).toFixed(1) + "M" : v >= 1e4 ? Math.round(v / 1e3) + "k" : String(v);
-const decade = e => "<" + compact(10 ** (e + 1));
+const decade = e => "<" + (e < 9 ? compact(10 ** (e + 1)) : "10^" + (e + 1));
 const power = v => v < 6 ? count(Math.round(10 ** v)) : "10^" + v.toFixed(1);
 
 // ---- failure points as a flame graph
@@ -429,8 +435,8 @@ function flame() {
       const outcome = stackOutcome(stack);
       let node = top, lastModule = null;
       count_in(node, stack, outcome);
-      for (const number of [...stack.stack].reverse()) {
-        const frame = coverage.frames[number];
+      const frames = stack.stack.map(it => coverage.frames[it]), main = frames.findIndex(isMain);
+      for (const frame of (main < 0 ? frames : frames.slice(0, main + 1)).reverse()) {
         const name = frame.trusted ? frame.module || "library" : frame.function || (frame.module || "?") + "+0x" + frame.offset.toString(16);
         // The frames of one library are one, and those of a library inside the program itself say nothing.
         if (frame.trusted && lastModule === name) continue;
@@ -535,7 +541,7 @@ function space() {
   const part = section("space", "State space", undefined);
   if (hasSpace) {
     const most = Math.max(...t.state_space.map(it => it[1])), moments = t.state_space.reduce((n, it) => n + it[1], 0);
-    part.append(h("p", {class: "muted"}, plural(moments, "moment") + " cover all crash states of the run" + (t.largest ? "; the most states, " + power(t.largest[1]) + ", can be left before event " + count(t.largest[0]) : "") + "." + (t.state_space.length > 1 ? " The bars are moments by their number of states." : "")));
+    part.append(h("p", {class: "muted"}, plural(moments, "moment") + (moments === 1 ? " covers" : " cover") + " all crash states of the run" + (t.largest ? "; the most states, " + power(t.largest[1]) + ", can be left before event " + count(t.largest[0]) : "") + "." + (t.state_space.length > 1 ? " The bars are moments by their number of states." : "")));
     if (t.state_space.length > 1) part.append(h("div", {class: "panel"}, h("div", {class: "bars"}, t.state_space.map(([exponent, number]) => h("div", {title: plural(number, "moment") + " with " + decade(exponent) + " states"}, count(number), h("i", {style: "height:" + Math.max(2, 70 * number / most) + "px"}), decade(exponent))))));
   }
   if (rows.length) part.append(h("div", {class: "wide"}, h("table", {}, h("tbody", {}, rows))));
@@ -555,10 +561,11 @@ function unchecked() {
   if (T.suppressed) items.push(plural(T.suppressed, "finding") + " suppressed by powerfail.toml");
   for (const note of R.notes || []) items.push(note);
   if (!D.coverage) items.push("which failure points were tried was not kept with this report");
+  if (!items.length) items.push("within this run nothing was left out; other inputs, and other orders of threads, are other runs");
   part.append(h("ul", {class: "plain"}, items.map(it => h("li", {}, capital(it) + "."))));
   const untried = [];
   for (const stack of (D.coverage || {}).stacks || []) {
-    const frame = stack.stack.map(it => D.coverage.frames[it]).find(it => !it.trusted), place = frame ? (frame.function || "?") + " " + where(frame) : "?";
+    const frame = stack.stack.map(it => D.coverage.frames[it]).find(it => !it.trusted), place = frame ? frame.function ? frame.function + " " + where(frame) : where(frame) + "+0x" + frame.offset.toString(16) : "inside libraries";
     for (const [tries, what] of [[stack.prefix || none, "with nothing lost"], [stack.lost_lines || none, "with losses"]]) if (tries.tried < tries.points) untried.push({place, what, left: tries.points - tries.tried, points: tries.points});
   }
   if (!untried.length) return;

@@ -6,7 +6,7 @@ mod sample;
 mod view;
 
 use browser::{Seen, look};
-use sample::{Sample, long_trace};
+use sample::{Sample, long_trace, wide_trace};
 
 const PAGE_BYTES_MAX: usize = 20_000_000;
 
@@ -62,7 +62,10 @@ fn a_page_about_files_shows_names_and_blocks() {
 
 #[test]
 fn findings_are_filtered_searched_and_linked() {
-    let sample = Sample::new(500);
+    let mut sample = Sample::new(500);
+    // 2^1100 states are more than a floating-point number can hold.
+    sample.trace = wide_trace(1100);
+    sample.report.totals.failure_points_not_run.no_time = 2;
     let page = sample.page();
     assert!(page.len() < PAGE_BYTES_MAX, "{} bytes", page.len());
     let seen = look(&page, &sample.anchor(321), "unique-321", 1440);
@@ -73,6 +76,15 @@ fn findings_are_filtered_searched_and_linked() {
     assert!(
         seen.is("opened"),
         "a link opens its finding, whatever the filters are"
+    );
+    let space = seen.text("space");
+    assert!(space.contains("10^331.1, "), "{space}");
+    assert!(space.contains("<10^332"), "{space}");
+    assert!(!space.contains("Infinity"), "{space}");
+    let incomplete = seen.text("incomplete");
+    assert!(
+        incomplete.contains("2 failure points for lack of time"),
+        "{incomplete}"
     );
     // Nothing is wider than a phone.
     let phone = look(&page, &sample.anchor(3), "unique-3", 390);

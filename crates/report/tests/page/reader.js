@@ -40,6 +40,8 @@ addEventListener("load", async () => {
     seen.source_lines = all("#sources .failed, #sources .some, #sources .passed, #sources .part, #sources .untried").length;
     one("#theme").click();
     await settle();
+    seen.incomplete = one("#incomplete") ? one("#incomplete").textContent : "";
+    seen.space = one("#space") ? one("#space").textContent : "";
     seen.unchecked = one("#unchecked").textContent;
     seen.images = all("img").length;
     seen.width = innerWidth; seen.content_width = document.documentElement.scrollWidth;

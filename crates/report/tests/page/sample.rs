@@ -337,6 +337,25 @@ fn files_trace() -> Trace {
     read(writer)
 }
 
+/// One line is stored and flushed, and then so many.
+pub(crate) fn wide_trace(lines: u64) -> Trace {
+    let mut writer = writer();
+    let mut append = |event| {
+        let appended = writer.append(ThreadIndex(0), StackId::NONE, Body::Pm(event));
+        appended.expect("memory");
+    };
+    for (lines, value) in [(1, &[1; 8]), (lines, &[2; 8])] {
+        for line in 0..lines {
+            append(store(line * 64, value));
+        }
+        for line in 0..lines {
+            append(flush(line * 64));
+        }
+        append(FENCE);
+    }
+    read(writer)
+}
+
 /// The same lines, and others, again and again.
 pub(crate) fn long_trace(events: u64) -> Trace {
     let mut writer = writer();
