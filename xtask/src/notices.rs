@@ -39,7 +39,7 @@ pub struct Crate {
 /// The crates of others that are linked into the binary, sorted by name.
 pub fn crates() -> anyhow::Result<Vec<Crate>> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["metadata", "--locked", "--offline", "--format-version", "1"]);
+    command.args(["metadata", "--locked", "--format-version", "1"]);
     command
         .args(["--filter-platform", PLATFORM])
         .current_dir(root());
