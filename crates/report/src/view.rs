@@ -236,10 +236,10 @@ impl<'a> Browser<'a> {
     const fn keys(&self) -> &'static str {
         match self.screen {
             Screen::Findings => {
-                "↑↓ finding  PgUp PgDn text  Enter its failure in the trace  g gdb  Tab trace  q quit"
+                "↑↓ finding  PgUp PgDn text  Enter its failure  g gdb  Tab trace  q quit"
             }
             Screen::Trace => {
-                "↑↓ event  PgUp PgDn  Home End  n p failure point  f next finding  Tab findings  q quit"
+                "↑↓ event  PgUp PgDn Home End  n p failure point  f finding  Tab findings  q quit"
             }
         }
     }
@@ -329,6 +329,9 @@ impl<'a> Browser<'a> {
                 _ => None,
             })
             .collect();
+        // Places stand below each other; a narrow window shows as much of them as it can.
+        let widest = window.rows.iter().map(|row| row.text.chars().count()).max();
+        let width = widest.unwrap_or_default().clamp(34, 48);
         let mut rows: Vec<Line<'_>> = Vec::new();
         for row in &window.rows {
             let fails = failures.iter().find(|(event, _)| *event == row.event);
@@ -345,7 +348,7 @@ impl<'a> Browser<'a> {
             let line = Line::from(vec![
                 mark,
                 Span::styled(format!("{:>10} {:>3}  ", row.event, row.thread), FAINT),
-                Span::styled(format!("{:<34}", row.text), style),
+                Span::styled(format!("{:<width$}", row.text), style),
                 Span::styled(format!(" {}", row.place), FAINT),
             ]);
             rows.push(if row.event == cursor {
