@@ -20,6 +20,11 @@ use rustix::process::{Resource, getrlimit};
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Less than this is soon filled by crash images.
 const SHARED_MEMORY_MIN_BYTES: u64 = 256 << 20;
+/// What a script has instead of lines of its own.
+const OF_SCRIPTS: &str =
+    "those of the programs that the script runs, as far as they have debug information";
+/// Where findings are.
+const LINES: &str = "source lines";
 /// Fewer descriptors are soon used up by several recoveries at a time.
 const DESCRIPTORS_MIN: u64 = 256;
 
@@ -197,6 +202,17 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
 }
 
+/// Whether a program is statically linked, so that it would run under QEMU, and QEMU is installed.
+pub(crate) fn is_emulated(program: &OsStr) -> bool {
+    let is_static = matches!(
+        inspect(program),
+        Err(RecordError::Unsupported(
+            Unsupported::Static { .. } | Unsupported::Go { .. }
+        ))
+    );
+    is_static && emulator().is_some()
+}
+
 /// Whether a program can be recorded, and whether reports will have its source lines.
 pub(crate) fn program(program: &OsStr) -> Vec<Diagnosis> {
     const SUBJECT: &str = "program";
@@ -212,29 +228,51 @@ pub(crate) fn program(program: &OsStr) -> Vec<Diagnosis> {
             return vec![Diagnosis::good(SUBJECT, fact), debug_information(&program)];
         }
         Err(error) => {
-            return vec![Diagnosis::bad(
-                SUBJECT,
-                Health::Missing,
-                error.to_string(),
-                "give a dynamically linked x86-64 program, or a script that runs one; with the package qemu-user, also a static \
-                 one",
-            )];
+            let (fact, remedy) = match &error {
+                RecordError::NotFound { program } => (
+                    format!("{} was not found", program.display()),
+                    "check the name and PATH",
+                ),
+                RecordError::NotExecutable { program } => (
+                    format!("{} is not executable", program.display()),
+                    "check its permissions, or give the program that runs it",
+                ),
+                _ => (
+                    error.to_string(),
+                    "give a dynamically linked x86-64 program, or a script that runs one; with the package qemu-user, also a \
+                     static one",
+                ),
+            };
+            return vec![Diagnosis::bad(SUBJECT, Health::Missing, fact, remedy)];
         }
     };
-    let fact = if found.path == found.program {
-        format!("{} can be recorded", found.path.display())
-    } else {
-        let (script, interpreter) = (found.path.display(), found.program.display());
-        format!("{script} can be recorded; {interpreter} runs it")
-    };
+    if found.path == found.program {
+        let fact = format!("{} can be recorded", found.path.display());
+        return vec![
+            Diagnosis::good(SUBJECT, fact),
+            debug_information(&found.program),
+        ];
+    }
+    // The interpreter is seldom what the user wants to see.
+    let (script, interpreter) = (found.path.display(), found.program.display());
     vec![
-        Diagnosis::good(SUBJECT, fact),
-        debug_information(&found.program),
+        Diagnosis::good(
+            SUBJECT,
+            format!("{script} can be recorded; {interpreter} runs it"),
+        ),
+        Diagnosis::good(LINES, OF_SCRIPTS),
     ]
 }
 
 fn debug_information(program: &Path) -> Diagnosis {
-    const SUBJECT: &str = "source lines";
+    const SUBJECT: &str = LINES;
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with("python3") {
+        return Diagnosis::good(SUBJECT, "those of Python code, with CPython 3.11 to 3.13");
+    }
+    if ["sh", "bash", "dash", "zsh", "ksh"].contains(&&*name) {
+        return Diagnosis::good(SUBJECT, OF_SCRIPTS);
+    }
     let module = Module {
         path: program.to_owned(),
         build_id: BuildId::of(program).unwrap_or_default().0,

@@ -38,6 +38,8 @@ pub struct InitOptions {
     pub recover: Option<CommandText>,
     /// How long the program may run.
     pub time_limit: Duration,
+    /// The plugin of QEMU, which records a program that is statically linked.
+    pub plugin: &'static [u8],
 }
 
 /// Why nothing can be proposed.
@@ -59,6 +61,12 @@ pub enum InitError {
          with which it stores something"
     )]
     NothingWritten,
+    /// The program is statically linked and maps nothing.
+    #[error(
+        "the program is statically linked, so only files that it maps can be recorded, and it mapped none; link it dynamically \
+         to record the files that it writes"
+    )]
+    NothingMapped,
     /// The program changes files, but they cannot be recorded.
     #[error(
         "the program wrote {}, but that cannot be recorded: {reason}; name the directory with {{dir}} in an argument",
@@ -100,13 +108,23 @@ pub fn init(
 ) -> Result<Proposal, InitError> {
     let scratch = powerfail_image::scratch_directory()
         .map_err(|error| InitError::Scratch(std::io::Error::other(error)))?;
+    let program = options.command.first().map(OsString::from);
+    // QEMU sees mapped files only.
+    let is_emulated = doctor::is_emulated(&program.unwrap_or_default());
     let given = Invocation {
         command: options.command.clone(),
-        trees: arguments::observed(&options.command, scratch.path())?,
+        trees: if is_emulated {
+            Vec::new()
+        } else {
+            arguments::observed(&options.command, scratch.path())?
+        },
     };
     let trace = scratch.path().join("given.trace");
     let summary = record(&given, options, &trace, runtime)?;
     let seen = arguments::Seen::of(&summary);
+    if is_emulated && seen.mapped.is_empty() {
+        return Err(InitError::NothingMapped);
+    }
     let first = Tried {
         invocation: given,
         summary,
@@ -122,10 +140,12 @@ pub fn init(
     let (recover, trial) = recover(options, &tried, &trace, runtime, observer)?;
     let mut unseen = unseen(&tried, &options.command);
     unseen.extend(trial.notes);
-    let schedules = (tried.summary.thread_count > 1).then_some(SCHEDULES);
-    if schedules.is_some() {
+    // Each process has one thread at least.
+    let has_threads = tried.summary.thread_count > tried.summary.process_count;
+    let schedules = has_threads.then_some(SCHEDULES);
+    if has_threads {
         unseen.push(
-            "the program has several threads: one order of them was seen; `schedules` in the file tries others".to_owned(),
+            "other orders of the program's threads; `schedules` in the file tries some".to_owned(),
         );
     }
     if !arguments::uses_placeholder(&tried.invocation.command) {
@@ -175,6 +195,7 @@ fn record(
     // Only what is proposed, and {dir}: what is written elsewhere is to be seen, not recorded.
     recording.trees = invocation.trees.iter().map(PathBuf::from).collect();
     recording.time_limit = Some(options.time_limit);
+    recording.plugin = options.plugin;
     // What the user has typed would be gone in the second recording.
     recording.input = Some(Input {
         bytes: Vec::new(),
@@ -191,7 +212,7 @@ fn choose(
     scratch: &Path,
     runtime: &[u8],
 ) -> Result<Tried, InitError> {
-    if first.invocation.trees.is_empty() && is_recorded(&first.summary) {
+    if arguments::has_directory(&options.command) && is_recorded(&first.summary) {
         return Ok(first);
     }
     if seen.is_nothing() {
@@ -378,9 +399,11 @@ fn budget(needed: Duration) -> Duration {
 /// What one run cannot show.
 fn unseen(tried: &Tried, given: &[String]) -> Vec<String> {
     let mut sentences = vec![
-        "one run was seen: what other arguments and inputs do needs other runs, or powerfail fuzz".to_owned(),
-        "the program got an empty standard input".to_owned(),
-        "whether the recovered data is right is not known: recovery must check it, or give `checker` or `dump`".to_owned(),
+        "what the program does with other arguments and inputs; powerfail fuzz tries some"
+            .to_owned(),
+        "what it does with a standard input: it got an empty one".to_owned(),
+        "whether the recovered data is right, unless recovery checks it; see `checker` and `dump`"
+            .to_owned(),
     ];
     let outside: Vec<String> = tried
         .summary

@@ -198,7 +198,7 @@ pub(crate) fn refuse(error: SessionError) -> anyhow::Result<Exit> {
             failure @ WorkloadFailure::TimedOut { .. },
         )) => {
             complain(&format!(
-                "{failure}; give it more time with --record-timeout"
+                "{failure}; give it more time with --record-timeout; a server needs --client and --ready of powerfail check"
             ));
             Ok(Exit::Setup)
         }

@@ -4,7 +4,9 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Context;
-use powerfail_check::{InitError, InitOptions, init as try_program};
+use powerfail_check::{
+    InitError, InitOptions, SessionError, WorkloadError, WorkloadFailure, init as try_program,
+};
 use powerfail_config::{Config, FILE_NAME};
 use powerfail_finding::RecoveryTrial;
 use powerfail_report::init as report;
@@ -14,6 +16,7 @@ use crate::check::refuse;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::print;
+use crate::record::QEMU_PLUGIN;
 use crate::runtime::runtime;
 use crate::watcher::Watcher;
 
@@ -41,12 +44,25 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
         command,
         recover: args.recover.clone(),
         time_limit: args.record_timeout,
+        plugin: QEMU_PLUGIN,
     };
     interrupt::watch();
     let proposal = match try_program(&options, runtime(), &mut Watcher::default()) {
         Ok(proposal) => proposal,
+        Err(InitError::Session(SessionError::Workload(WorkloadError::Failed(
+            failure @ WorkloadFailure::Fails(_),
+        )))) => {
+            complain(&format!(
+                "{failure}. It got an empty standard input; give a program that reads one as /bin/sh -c 'COMMAND < FILE'"
+            ));
+            return Ok(Exit::Setup);
+        }
         Err(InitError::Session(error)) => return refuse(error),
-        Err(error @ (InitError::NothingWritten | InitError::NothingRecorded { .. })) => {
+        Err(
+            error @ (InitError::NothingWritten
+            | InitError::NothingMapped
+            | InitError::NothingRecorded { .. }),
+        ) => {
             complain(&error.to_string());
             return Ok(Exit::NotChecked);
         }

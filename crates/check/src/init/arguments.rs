@@ -185,12 +185,17 @@ impl Seen {
 /// What is recorded in the first trial besides pools: an empty directory, because then the recorder lists all files that are
 /// written elsewhere. None is needed beside `{dir}`.
 pub(super) fn observed(command: &[String], scratch: &Path) -> Result<Vec<String>, InitError> {
-    if command.iter().any(|word| word.contains(DIR)) {
+    if has_directory(command) {
         return Ok(Vec::new());
     }
     let empty = scratch.join("empty");
     std::fs::create_dir(&empty).map_err(InitError::Scratch)?;
     Ok(vec![empty.display().to_string()])
+}
+
+/// Whether an argument stands for a fresh directory already.
+pub(super) fn has_directory(command: &[String]) -> bool {
+    command.iter().any(|word| word.contains(DIR))
 }
 
 /// Whether an argument stands for fresh data already.

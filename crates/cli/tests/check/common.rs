@@ -106,6 +106,11 @@ impl Folder {
         self.build(name, &self.path(&file), &[]);
     }
 
+    pub(crate) fn build_static_example(&self, name: &str) {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+        self.build(name, &examples.join(format!("{name}.c")), &["-static"]);
+    }
+
     fn build(&self, name: &str, source: &Path, flags: &[&str]) {
         let processors = fs::read_to_string("/proc/cpuinfo").expect("a list of processors");
         let has_clwb = processors.split_whitespace().any(|flag| flag == "clwb");

@@ -47,7 +47,7 @@ fn a_pool_is_seen_and_its_bug_is_found() {
     for words in [
         "maps      data.pool",
         "recovery  the workload again: succeeds without a crash",
-        "not seen: one run was seen",
+        "not seen: what the program does with other arguments",
         "wrote powerfail.toml; next: powerfail check",
     ] {
         assert!(run.stdout.contains(words), "no `{words}` in {}", run.stdout);
@@ -151,13 +151,40 @@ fn a_recovery_that_shows_nothing_is_named() {
 fn a_program_that_stores_nothing_has_no_file() {
     let folder = Folder::new();
     init(&folder, &["--", "/bin/true"]).is_refused_with(NOT_CHECKED, &["mapped no file"]);
-    init(&folder, &["--", "/bin/false"]).is_refused_with(SETUP, &["exit code 1"]);
+    init(&folder, &["--", "/bin/false"])
+        .is_refused_with(SETUP, &["exit code 1", "an empty standard input"]);
     init(
         &folder,
         &["--record-timeout", "200ms", "--", "/bin/sleep", "60"],
     )
-    .is_refused_with(SETUP, &["did not end in time"]);
+    .is_refused_with(SETUP, &["did not end in time", "--client"]);
     assert!(!folder.path(FILE).exists());
+}
+
+/// QEMU records it, and sees only what it maps.
+#[test]
+fn a_program_that_is_statically_linked_is_tried() {
+    let folder = Folder::new();
+    for name in ["counter", "settings"] {
+        folder.build_static_example(name);
+    }
+    init(&folder, &["--", "./counter", "data.pool"]).ends_with(CLEAN);
+    let command = r#"command = ["./counter", "{pool}"]"#;
+    assert!(settings(&folder).contains(&command.to_owned()));
+    init(&folder, &["--force", "--", "./settings", "data"])
+        .is_refused_with(NOT_CHECKED, &["statically linked", "link it dynamically"]);
+}
+
+/// Threads are what `schedules` is about; the children of a shell are none.
+#[test]
+fn the_children_of_a_script_are_no_threads() {
+    let folder = Folder::new();
+    folder.write("save.sh", "mkdir -p $1; echo 1 > $1/a; mv $1/a $1/b\n");
+    let run = init(&folder, &["--", "/bin/sh", "./save.sh", "data"]);
+    assert!(run.stdout.contains("budget "), "{run:?}");
+    for words in ["schedules", "debug information"] {
+        assert!(!run.stdout.contains(words), "{words}: {}", run.stdout);
+    }
 }
 
 /// The program names its file itself.
