@@ -12,7 +12,7 @@ use crate::check;
 use crate::exit::Exit;
 
 const BEFORE: &str = "\
-This is a small key-value store in persistent memory, and it is inside of powerfail itself. It has
+This is a small key-value store in persistent memory, and it is built into powerfail. It has
 four planted bugs: the count of entries becomes durable before the entry that it counts; an entry is
 flushed twice; a fence has nothing to wait for; and one store is never flushed. The store runs once,
 then the power fails wherever it matters.
