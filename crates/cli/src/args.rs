@@ -184,14 +184,14 @@ pub(crate) enum Command {
     ///
     /// Each page describes the bug, shows wrong and right code in C, and explains how powerfail detects it.
     Explain(ExplainArgs),
-    /// Try a program, and write a powerfail.toml with which powerfail check needs no arguments
+    /// Try a program, and write a powerfail.toml so that powerfail check needs no arguments
     ///
     /// Runs the program as it is given, and sees which files it maps and writes. Where an argument names them, {pool} or
     /// {dir} takes its place, and the program runs again to see whether that works. Then runs recovery for a few seconds.
     /// The file has the command, the persistence domain, recovery and a budget, each with a comment. An existing file is
     /// never replaced without --force.
     Init(InitArgs),
-    /// Show what this machine offers to powerfail, what it lacks, and what to do about it
+    /// Say whether powerfail can run on this machine, what is missing, and what to do about it
     ///
     /// Probes the kernel, the processor, the isolation of recoveries, shared memory, limits and gdb. With a program,
     /// says also whether it can be recorded and whether reports will have its source lines. Records nothing.

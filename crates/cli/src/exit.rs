@@ -43,9 +43,7 @@ impl Exit {
     const fn meaning(self) -> &'static str {
         match self {
             Self::Clean => "clean: nothing was found",
-            Self::Findings => {
-                "findings: a bug, a litmus file that is not met, a trace that is not sound"
-            }
+            Self::Findings => "findings: a bug, a litmus test that fails, a damaged trace",
             Self::Setup => {
                 "usage or set-up error: wrong arguments, a file that is missing or malformed"
             }

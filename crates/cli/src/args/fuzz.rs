@@ -67,7 +67,7 @@ pub(crate) enum FuzzSubcommand {
     /// retired. A finding keeps its code and its first line of code; its input is in findings/ID/minimised.input.
     /// Interrupted, or at the end of --time, the smallest one so far is kept, and the same command continues.
     Tmin(FuzzTminArgs),
-    /// Make images again that a campaign has lost, because images.pack is missing, cut off or damaged
+    /// Recreate images that a campaign has lost because images.pack is missing, cut off or damaged
     ///
     /// Each image was made by a run of the target on another image, so the target runs again. What is made again has the
     /// same bytes as before, or it is reported as lost. --resume does the same before it continues.

@@ -34,7 +34,7 @@ pub(crate) enum FsArg {
     Ext4,
     /// XFS with DAX
     Xfs,
-    /// none: scripts use /dev/pmem0
+    /// No file system: scripts use /dev/pmem0
     None,
 }
 

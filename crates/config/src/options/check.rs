@@ -29,8 +29,8 @@ options! {
         /// Record the workload this many times, with different orders of its threads, and check each that differs
         /// [default: 1]
         ///
-        /// Before each operation on persistent memory, each read from it, and each lock, condition and the like, the
-        /// thread that runs next is decided by --seed. The workload must use {pool}, so that each recording begins
+        /// Before each operation on persistent memory, each read from it, and each lock, condition variable and the
+        /// like, --seed decides which thread runs next. The workload must use {pool}, so that each recording begins
         /// with the same content.
         [long, value_name = "N"]
         schedules: Count = Count::clamped(1),

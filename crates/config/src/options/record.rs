@@ -24,7 +24,7 @@ options! {
         /// except for files that are known to hold no data, such as the lock file of LMDB. The summary lists both.
         [long, value_name = "PATH|GLOB"]
         pool: Vec<PathBuf> = Vec::new(),
-        /// Path or pattern of files that are no pools; can be repeated
+        /// Path or pattern of files that are not pools; can be repeated
         [long, value_name = "PATH|GLOB"]
         not_pool: Vec<PathBuf> = Vec::new(),
         /// Directory whose files are recorded, with everything below it; can be repeated. {dir} always is one
