@@ -9,6 +9,7 @@
 mod declared;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use powerfail_finding::{Code, RecoveryOutcome};
 use powerfail_model::EventIndex;
@@ -49,6 +50,10 @@ pub(crate) struct ExpectedContents {
     declared: DeclaredContents,
     /// The pattern of acknowledgements, if no line of the workload's output matches it.
     unmatched: Option<String>,
+    /// How many contents were judged that need not have all that the workload acknowledges.
+    early: AtomicU64,
+    /// How many of them had it all the same.
+    early_and_complete: AtomicU64,
 }
 
 /// How much of a content is shown.
@@ -113,6 +118,7 @@ impl ExpectedContents {
             known: BTreeMap::new(),
             fixed: None,
             declared,
+            ..Self::default()
         })
     }
 
@@ -128,6 +134,7 @@ impl ExpectedContents {
             fixed: Some(if self.promises { self.ended(at) } else { 0 }),
             declared: DeclaredContents::default(),
             unmatched: None,
+            ..Self::default()
         }
     }
 
@@ -159,6 +166,41 @@ impl ExpectedContents {
             "contents are not compared: several operations are acknowledged in one write, so where \
              each of them ended is not known; let the workload flush its output after each one"
                 .into()
+        })
+    }
+
+    /// Notes whether a content has what the workload acknowledges only after the crash. What the operation in flight promises
+    /// may be there.
+    fn note_later_promises(&self, ended: usize, lines: &[&[u8]]) {
+        if self.fixed.is_some() {
+            return;
+        }
+        let promise = |operation: &Operation| operation.promise.clone();
+        let begun = self.operations.len().min(ended + 1);
+        let known: BTreeSet<_> = self.operations[..begun]
+            .iter()
+            .filter_map(promise)
+            .collect();
+        let later = self.operations[begun..].iter().filter_map(promise);
+        let mut later = later.filter(|it| !known.contains(it)).peekable();
+        if later.peek().is_none() {
+            return;
+        }
+        self.early.fetch_add(1, Ordering::Relaxed);
+        if later.all(|promise| lines.contains(&promise.as_slice())) {
+            self.early_and_complete.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that recovery hides what is lost, if that is so: whenever the power fails, the content has all that the workload
+    /// acknowledges in the whole run.
+    pub(crate) fn hidden_losses(&self) -> Option<String> {
+        let early = self.early.load(Ordering::Relaxed);
+        let complete = self.early_and_complete.load(Ordering::Relaxed);
+        (early > 0 && early == complete).then(|| {
+            "losses cannot be seen: after each crash, the content has also what the workload acknowledges only later, so recovery \
+             stores it again; give a --recover that only opens the data"
+                .to_owned()
         })
     }
 
@@ -248,7 +290,11 @@ impl ExpectedContents {
             let lost = self.operations[..ended]
                 .iter()
                 .filter_map(|operation| operation.promise.as_deref())
-                .find(|promise| !lines.contains(promise))?;
+                .find(|promise| !lines.contains(promise));
+            if lost.is_none() {
+                self.note_later_promises(ended, &lines);
+            }
+            let lost = lost?;
             let missing = String::from_utf8_lossy(lost);
             return Some(content(
                 Code::AcknowledgedLost,
@@ -358,8 +404,7 @@ mod tests {
                 .map(|(number, text)| (*number, text.as_bytes().to_vec()))
                 .collect(),
             declared: DeclaredContents::default(),
-            unmatched: None,
-            fixed: None,
+            ..ExpectedContents::default()
         }
     }
 
@@ -400,6 +445,23 @@ mod tests {
         assert_eq!(code(&contents, 10, ""), Some(Code::AcknowledgedLost));
         assert_eq!(code(&contents, 19, "x\na\n"), None);
         assert_eq!(code(&contents, 20, "ab\na\n"), Some(Code::AcknowledgedLost));
+    }
+
+    /// The workload as recovery makes up for what is lost.
+    #[test]
+    fn recovery_that_stores_everything_again_hides_losses() {
+        let promises = [Some("a"), Some("b"), Some("c")];
+        let hiding = contents(&[10, 20, 30], &promises, &[]);
+        assert_eq!(code(&hiding, 30, "a\nb\nc\n"), None);
+        assert_eq!(hiding.hidden_losses(), None);
+        // The operation in flight may be there.
+        assert_eq!(code(&hiding, 25, "a\nb\nc\n"), None);
+        assert_eq!(hiding.hidden_losses(), None);
+        assert_eq!(code(&hiding, 5, "a\nb\nc\n"), None);
+        assert_eq!(code(&hiding, 15, "a\nb\nc\n"), None);
+        assert!(hiding.hidden_losses().is_some());
+        assert_eq!(code(&hiding, 15, "a\nb\n"), None);
+        assert_eq!(hiding.hidden_losses(), None);
     }
 
     /// A program whose output is buffered says nothing about where its operations ended.

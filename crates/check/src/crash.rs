@@ -170,6 +170,7 @@ pub(crate) fn crash<'t>(
     }
     // What is known already is finished even if the time is up.
     let end = end.map(|end| end.max(Instant::now()) + FINISHING);
+    crashed.notes.extend(contents.hidden_losses());
     group_findings(&mut crashed, &mut places, end)?;
     if options.selection.is_none() {
         crashed.needed = places.needed_lines(&linted.needed);

@@ -128,6 +128,7 @@ pub(crate) fn crash(
         tested = engine.unless_interrupted(result)?;
     }
     let is_stopped = engine.is_interrupted;
+    crashed.notes.extend(contents.hidden_losses());
     crashed.is_interrupted = is_stopped && bounded.observer.is_interrupted();
     if is_stopped && crashed.totals.failure_points_run == 0 {
         crashed.totals.not_checked = Some(NotChecked::NoTime);
