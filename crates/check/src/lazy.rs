@@ -15,7 +15,7 @@
 //! - [`point`]: one failure point; [`walk`]: the tree of its executions; [`leaves`]: what is kept of them;
 //!   [`sample`]: where there are too many.
 //! - [`confirm`]: failing executions become [`failure`]s; [`choices`](mod@choices): what a finding says about the loads.
-//! - [`nested`]: power failures during recovery. [`robustness`]: executions that no moment of the run explains.
+//! - [`nested`]: power failures during recovery; [`interruptions`]: which of them are tried. [`robustness`]: executions that no moment of the run explains.
 //! - [`observations`]: what points learn from each other; [`kept`]: what is kept of that in a file. [`reuse`]: failure
 //!   points that need no run.
 //! - [`turns`]: how failure points share the time.
@@ -27,6 +27,7 @@ mod confirm;
 pub(crate) mod driver;
 pub(crate) mod executor;
 mod failure;
+mod interruptions;
 pub(crate) mod kept;
 mod leaves;
 mod nested;
@@ -42,6 +43,7 @@ mod turns;
 pub(crate) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use powerfail_config::Partition;
@@ -63,9 +65,10 @@ use crate::share::own_moments;
 use budget::{BudgetedExecutor, ExecutionBudget};
 use driver::{Bounds, Progress, Round, RoundObserver, round};
 use executor::OracleExecutor;
+use interruptions::ChosenInterruptions;
 use observations::Trees;
-use point::{PointResult, PointSettings, Reason, Thoroughness};
-use reuse::{Changes, Reuse};
+use point::{PointResult, PointSettings, Reason, SurveyedPoint, Thoroughness};
+use reuse::{Changes, ExecutedPoint, Reuse};
 use turns::{KnownFailures, Turn, TurnKind};
 
 pub(crate) use choices::choices;
@@ -307,6 +310,7 @@ pub(crate) fn explore<'t>(
         observer,
         second_time: limits.time.map(|time| time / SECOND_SHARE),
         announced: BTreeSet::new(),
+        chosen: Mutex::default(),
     };
     let total = points.ranked.len() as u64;
     let mut progress = Progress::<PointResult>::default();
@@ -402,6 +406,8 @@ struct TurnByTurn<'a, 't> {
     second_time: Option<Duration>,
     /// The kinds of failures that the observer has heard of.
     announced: BTreeSet<(Code, Option<StackId>, u32)>,
+    /// The second failures that are tried.
+    chosen: Mutex<ChosenInterruptions>,
 }
 
 /// The failures that recovery has, after one power failure, at each failure point.
@@ -506,26 +512,12 @@ impl TurnByTurn<'_, '_> {
                 before
             });
             let mut settings = PointSettings {
-                contents: self.contents,
-                fork: options.fork,
-                depth: turn.depth,
-                limit: turn.limit,
-                // The sample of an earlier turn would be drawn again.
-                sample: match (turn.kind, options.random) {
-                    (TurnKind::First, Some(random)) => {
-                        usize::try_from(random).unwrap_or(usize::MAX)
-                    }
-                    (TurnKind::First, None) => SAMPLE,
-                    _ => 0,
-                },
-                is_random: options.random.is_some(),
-                robustness: options.robustness && judged.is_none(),
-                seed: self.limits.seed,
-                deadline: self.deadline.map(|deadline| (deadline, self.limits.each)),
+                trees: self.trees,
+                judged,
                 // Who wants everything gets it.
                 known: options.limit.is_some().then_some(&known),
-                judged,
-                trees: self.trees,
+                deadline: self.deadline.map(|deadline| (deadline, self.limits.each)),
+                ..settings_of(turn, self.limits, self.contents, judged.is_some())
             };
             let mut is_scarce = false;
             if let Some(budget) = &mut self.budget
@@ -546,6 +538,19 @@ impl TurnByTurn<'_, '_> {
             let changes = Changes::of(self.trace, rules, fill, &moments)?;
             let others = progress.results.iter().chain(before);
             let mut reuse = Reuse::new(&changes, self.contents, others);
+            // Who limits executions knows which ones.
+            if judged.is_some() && self.budget.is_none() {
+                self.second_round(
+                    &points,
+                    &settings,
+                    &mut reuse,
+                    bounds,
+                    (step, total),
+                    progress,
+                )?;
+                self.announce(&progress.results);
+                continue;
+            }
             let kill_handles = self.runner.kill_handles();
             let mut executors = self.runner.executors(settings.robustness)?;
             if is_scarce {
@@ -592,6 +597,118 @@ impl TurnByTurn<'_, '_> {
     }
 }
 
+/// What is the same for all rounds of a turn.
+fn settings_of<'a>(
+    turn: Turn,
+    limits: &LazyLimits<'_>,
+    contents: &'a ExpectedContents,
+    is_judged: bool,
+) -> PointSettings<'a> {
+    let options = limits.options;
+    PointSettings {
+        contents,
+        fork: options.fork,
+        depth: turn.depth,
+        limit: turn.limit,
+        // The sample of an earlier turn would be drawn again.
+        sample: match (turn.kind, options.random) {
+            (TurnKind::First, Some(random)) => usize::try_from(random).unwrap_or(usize::MAX),
+            (TurnKind::First, None) => SAMPLE,
+            _ => 0,
+        },
+        is_random: options.random.is_some(),
+        robustness: options.robustness && !is_judged,
+        seed: limits.seed,
+        deadline: None,
+        known: None,
+        judged: None,
+        trees: None,
+    }
+}
+
+impl TurnByTurn<'_, '_> {
+    /// A round of points at which the power fails again. First all of them say where it can, and then each explores what
+    /// is not like that of another one.
+    fn second_round(
+        &mut self,
+        points: &[FailurePoint],
+        settings: &PointSettings<'_>,
+        reuse: &mut Reuse<'_>,
+        bounds: Bounds,
+        (step, total): (CheckStep, u64),
+        progress: &mut Progress<PointResult>,
+    ) -> Result<(), CheckError> {
+        let done_before = progress.done();
+        let kill_handles = self.runner.kill_handles();
+        let mut surveyed = Progress::<SurveyedPoint>::default();
+        let executors = self.runner.executors(settings.robustness)?;
+        let (observer, chosen) = (&mut *self.observer, &self.chosen);
+        let survey = Round {
+            points,
+            explore: &|executor: &mut OracleExecutor<'_, '_>, point: &FailurePoint, _| {
+                point::survey_point(executor, point.at, point.stack, settings)
+            },
+            accept: &|survey: &mut SurveyedPoint| {
+                let mut chosen = chosen.lock().unwrap_or_else(PoisonError::into_inner);
+                survey.accept(settings.trees, &mut chosen);
+            },
+            bounds,
+        };
+        let mut round_observer = RoundObserver {
+            tick: &mut |_| observer.tick(step, done_before, total),
+            kill: &|| crate::runner::kill(&kill_handles),
+        };
+        round(
+            executors,
+            &survey,
+            reuse,
+            &mut surveyed,
+            &mut round_observer,
+        )?;
+        progress.unchanged += surveyed.unchanged;
+        progress.covered_points.extend(surveyed.covered_points);
+        progress.is_interrupted |= surveyed.is_interrupted;
+        let surveys = surveyed.results.into_iter();
+        let surveys: BTreeMap<EventIndex, Mutex<Option<SurveyedPoint>>> = surveys
+            .map(|survey| (survey.at(), Mutex::new(Some(survey))))
+            .collect();
+        let mut points = points.to_vec();
+        points.retain(|point| surveys.contains_key(&point.at));
+        let executors = self.runner.executors(settings.robustness)?;
+        let explored = Round {
+            points: &points,
+            explore: &|executor: &mut OracleExecutor<'_, '_>, point: &FailurePoint, _| {
+                let survey = surveys[&point.at].lock();
+                let survey = survey.unwrap_or_else(PoisonError::into_inner).take();
+                match survey {
+                    Some(survey) => point::explore_surveyed(executor, survey, settings),
+                    None => {
+                        point::explore_point(executor, point.at, point.stack, Vec::new(), settings)
+                    }
+                }
+            },
+            accept: &|result: &mut PointResult| result.accept(settings.trees),
+            bounds,
+        };
+        let observer = &mut *self.observer;
+        let mut round_observer = RoundObserver {
+            tick: &mut |done| observer.tick(step, done, total),
+            kill: &|| crate::runner::kill(&kill_handles),
+        };
+        let nothing = Changes::none();
+        let mut reuse = Reuse::new(&nothing, self.contents, std::iter::empty::<&PointResult>());
+        round(
+            executors,
+            &explored,
+            &mut reuse,
+            progress,
+            &mut round_observer,
+        )?;
+        progress.is_over |= surveyed.is_over;
+        Ok(())
+    }
+}
+
 /// What power failures during recovery have shown.
 struct SecondTurns {
     points: u64,
@@ -619,10 +736,12 @@ impl LazyResult {
         let left = points - progress.done();
         let mut cut = 0_u64;
         let mut unconfirmed = 0;
+        let mut alike = 0_u64;
         let mut results = progress.results;
         results.sort_by_key(|point| point.at);
         for point in results {
             totals.second_failures += point.second_failures;
+            alike += point.alike;
             unconfirmed += point.unconfirmed;
             cut += u64::from(point.is_large() && point.failures.is_empty());
             let stacks = point.failures.iter().map(|_| point.stack);
@@ -639,6 +758,16 @@ impl LazyResult {
             self.notes.push(format!(
                 "at {} not all second power failures are tried; --exhaustive tries all",
                 points_of(cut)
+            ));
+        }
+        if alike > 0 {
+            let what = match alike {
+                1 => "1 failure during recovery is".to_owned(),
+                _ => format!("{alike} failures during recovery are"),
+            };
+            self.notes.push(format!(
+                "{what} not tried: recovery had made the same stores when the power failed at other failure points; \
+                 --exhaustive tries all"
             ));
         }
         self.notes.extend(unconfirmed_note(unconfirmed));

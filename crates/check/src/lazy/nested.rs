@@ -7,17 +7,19 @@
 use std::collections::{BTreeMap, HashSet};
 
 use powerfail_explore::lazy::nested::{
-    CrashPoint, InterruptedRecovery, NestedPoint, Overlay, RecoveryEvent, failure_points,
+    CrashPoint, InterruptedRecovery, NestedPoint, NestedPointKey, Overlay, RecoveryEvent,
+    failure_points,
 };
 use powerfail_explore::lazy::{Observed, Seen, TableLimits};
 use powerfail_finding::Code;
 use powerfail_image::Patch;
-use powerfail_model::{CrashState, LineId, LineIndex, Place, PoolOffset, ThreadIndex};
+use powerfail_model::{CrashState, LineId, LineIndex, Place, PoolOffset, Rules, ThreadIndex};
 use powerfail_oracle::{LazyExecution, Logged, Stage, Verdict};
 
 use super::confirm::{decisive_choices, loads, stores};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure, Load, RecoveryCrash, RecoveryStore};
+use super::interruptions::InterruptedExecution;
 use super::leaves::{Leaf, LeavesTask, LoggedExecution, walk_leaves};
 use super::observations::ObservedCrash;
 use super::point::{OverlaidExecutor, PointResult, PointSettings, limit};
@@ -54,38 +56,56 @@ impl NestedExploration<'_, '_> {
         executions.sort_by(|one, other| one.classes.cmp(&other.classes));
         let mut keys = HashSet::new();
         for execution in &executions {
-            let choices: Vec<Observed> = execution.choices.iter().map(Observed::from).collect();
-            let log = self.events(&execution.log);
-            let interrupted = InterruptedRecovery {
-                crash,
-                choices: &choices,
-                log: &log,
-            };
-            let rules = executor.rules();
             let image = |at: Place, out: &mut [u8]| executor.read(at, out);
-            let points = failure_points(
-                rules,
-                &interrupted,
-                &image,
-                TableLimits::default(),
-                &mut |key| !keys.insert(key),
-            );
-            // Choices that contradict the table: the runtime has said so already.
-            let Ok(points) = points else { continue };
+            let rules = executor.rules();
+            let points = points_in(rules, &image, crash, &self.pools, execution, &mut keys);
             for point in points {
-                if self.is_cut || self.is_settled() {
-                    self.is_cut = true;
+                self.explore_point(executor, crash, execution, &point, failures)?;
+                if self.is_cut {
                     return Ok(());
                 }
-                if self.explored.insert(point.crash.digest()) {
-                    let interrupted = Interrupted {
-                        crash,
-                        execution,
-                        point: &point,
-                    };
-                    self.explore_crash(executor, &interrupted, failures)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the power fail a second time where that was chosen.
+    pub(crate) fn explore_chosen(
+        &mut self,
+        executor: &mut dyn LazyExecutor,
+        crash: &CrashPoint,
+        executions: &[InterruptedExecution],
+    ) -> Result<(), CheckError> {
+        for InterruptedExecution { execution, points } in executions {
+            for point in points {
+                self.explore_point(executor, crash, execution, point, 2)?;
+                if self.is_cut {
+                    return Ok(());
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn explore_point(
+        &mut self,
+        executor: &mut dyn LazyExecutor,
+        crash: &CrashPoint,
+        execution: &LoggedExecution,
+        point: &NestedPoint,
+        failures: u32,
+    ) -> Result<(), CheckError> {
+        if self.is_cut || self.is_settled() {
+            self.is_cut = true;
+            return Ok(());
+        }
+        if self.explored.insert(point.crash.digest()) {
+            let interrupted = Interrupted {
+                crash,
+                execution,
+                point,
+            };
+            self.explore_crash(executor, &interrupted, failures)?;
         }
         Ok(())
     }
@@ -94,21 +114,6 @@ impl NestedExploration<'_, '_> {
     fn is_settled(&self) -> bool {
         let mut failures = self.result.failures.iter();
         self.settings.limit.is_some() && failures.any(|failure| failure.recovery_crash.is_some())
-    }
-
-    fn events<'l>(&self, log: &'l [Logged]) -> Vec<RecoveryEvent<'l>> {
-        let events = log.iter().filter_map(|logged| {
-            let at = Place::new(self.pools.index(logged.pool)?, PoolOffset(logged.offset));
-            Some(RecoveryEvent::logged(
-                logged.kind,
-                at,
-                &logged.bytes,
-                logged.len,
-                ThreadIndex(logged.thread),
-                logged.choices as usize,
-            ))
-        });
-        events.collect()
     }
 
     /// Explores one crash.
@@ -298,6 +303,63 @@ impl NestedExploration<'_, '_> {
         let symptom = self.settings.contents.judge(self.result.at, &verdict);
         Ok(symptom.filter(|it| it.code == code))
     }
+}
+
+/// The moments of an execution at which a crash leaves something that `keys` does not know yet.
+pub(super) fn points_in(
+    rules: Rules,
+    image: &dyn Fn(Place, &mut [u8]),
+    crash: &CrashPoint,
+    pools: &Pools,
+    execution: &LoggedExecution,
+    keys: &mut HashSet<NestedPointKey>,
+) -> Vec<NestedPoint> {
+    let choices: Vec<Observed> = execution.choices.iter().map(Observed::from).collect();
+    let log = events(pools, &execution.log);
+    let interrupted = InterruptedRecovery {
+        crash,
+        choices: &choices,
+        log: &log,
+    };
+    let limits = TableLimits::default();
+    let is_known = &mut |key| !keys.insert(key);
+    // Choices that contradict the table: the runtime has said so already.
+    failure_points(rules, &interrupted, image, limits, is_known).unwrap_or_default()
+}
+
+/// Where the power can fail a second time in executions after one crash.
+pub(crate) fn interruptions(
+    executor: &dyn LazyExecutor,
+    crash: &CrashPoint,
+    pools: &Pools,
+    mut executions: Vec<LoggedExecution>,
+) -> Vec<InterruptedExecution> {
+    executions.sort_by(|one, other| one.classes.cmp(&other.classes));
+    let mut keys = HashSet::new();
+    let mut explored = HashSet::new();
+    let image = |at: Place, out: &mut [u8]| executor.read(at, out);
+    let rules = executor.rules();
+    let interrupted = executions.into_iter().map(|execution| {
+        let mut points = points_in(rules, &image, crash, pools, &execution, &mut keys);
+        points.retain(|point| explored.insert(point.crash.digest()));
+        InterruptedExecution { execution, points }
+    });
+    interrupted.filter(|it| !it.points.is_empty()).collect()
+}
+
+fn events<'l>(pools: &Pools, log: &'l [Logged]) -> Vec<RecoveryEvent<'l>> {
+    let events = log.iter().filter_map(|logged| {
+        let at = Place::new(pools.index(logged.pool)?, PoolOffset(logged.offset));
+        Some(RecoveryEvent::logged(
+            logged.kind,
+            at,
+            &logged.bytes,
+            logged.len,
+            ThreadIndex(logged.thread),
+            logged.choices as usize,
+        ))
+    });
+    events.collect()
 }
 
 /// A recovery in which the power fails again.

@@ -14,9 +14,10 @@ use powerfail_trace::StackId;
 use super::confirm::{are_known, confirm};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure};
+use super::interruptions::{ChosenInterruptions, InterruptedExecution};
 use super::kept::{KeptExecutions, TreeName};
 use super::leaves::{Leaves, LeavesTask, LoggedExecution, walk_leaves};
-use super::nested::NestedExploration;
+use super::nested::{NestedExploration, interruptions};
 use super::observations::{KnownLeaf, ObservedCrash, PointTree, Trees};
 use super::reuse::{ExecutedPoint, Reads};
 use super::robustness::{Contradiction, contradiction};
@@ -108,6 +109,8 @@ pub(crate) struct PointResult {
     /// Executions that fail although recovery does not fail on their crash states.
     pub(crate) unconfirmed: u64,
     pub(crate) second_failures: u64,
+    /// Second failures that were left out because others are alike.
+    pub(crate) alike: u64,
     /// Stores that contradict each other, and in how many executions.
     pub(crate) contradictions: BTreeMap<Contradiction, u64>,
     /// What recovery read; `None` if that is not known of all executions.
@@ -213,6 +216,179 @@ pub(crate) fn explore_point(
     watched: Vec<PageLines>,
     settings: &PointSettings<'_>,
 ) -> Result<PointResult, CheckError> {
+    let mut walked = match walk(executor, at, stack, watched, settings)? {
+        Walked::Done(result) => return Ok(*result),
+        Walked::Executions(walked) => *walked,
+    };
+    let successes = std::mem::take(&mut walked.successes);
+    let is_cut = explore_nested(
+        executor,
+        &mut walked,
+        settings,
+        |nested, executor, first| nested.explore(executor, first, successes, 2),
+    )?;
+    walked.conclude(executor, is_cut, settings)
+}
+
+/// Executes recovery at a failure point, and finds out where the power can fail again.
+pub(crate) fn survey_point(
+    executor: &mut dyn LazyExecutor,
+    at: EventIndex,
+    stack: StackId,
+    settings: &PointSettings<'_>,
+) -> Result<SurveyedPoint, CheckError> {
+    let mut walked = match walk(executor, at, stack, Vec::new(), settings)? {
+        Walked::Done(result) => return Ok(SurveyedPoint::Done(result)),
+        Walked::Executions(walked) => walked,
+    };
+    // What recoveries after second failures read is not known.
+    walked.result.reads = None;
+    let successes = std::mem::take(&mut walked.successes);
+    let interrupted = interruptions(executor, &walked.first, &walked.pools, successes);
+    Ok(SurveyedPoint::Interrupted {
+        walked,
+        interrupted,
+    })
+}
+
+/// Explores the second failures that were chosen.
+pub(crate) fn explore_surveyed(
+    executor: &mut dyn LazyExecutor,
+    surveyed: SurveyedPoint,
+    settings: &PointSettings<'_>,
+) -> Result<PointResult, CheckError> {
+    let (mut walked, interrupted) = match surveyed {
+        SurveyedPoint::Done(result) => return Ok(*result),
+        SurveyedPoint::Interrupted {
+            walked,
+            interrupted,
+        } => (*walked, interrupted),
+    };
+    executor.move_to(walked.result.at)?;
+    let is_cut = explore_nested(
+        executor,
+        &mut walked,
+        settings,
+        |nested, executor, first| nested.explore_chosen(executor, first, &interrupted),
+    )?;
+    walked.conclude(executor, is_cut, settings)
+}
+
+/// What is known of a failure point when recovery was executed after one power failure.
+enum Walked {
+    Done(Box<PointResult>),
+    Executions(Box<WalkedPoint>),
+}
+
+/// A failure point at which the power may fail again.
+pub(crate) struct WalkedPoint {
+    result: PointResult,
+    first: CrashPoint,
+    pools: Pools,
+    successes: Vec<LoggedExecution>,
+    /// Why not everything was executed.
+    reason: Option<Reason>,
+}
+
+/// A failure point, and where the power can fail again in recovery.
+pub(crate) enum SurveyedPoint {
+    /// Nowhere.
+    Done(Box<PointResult>),
+    Interrupted {
+        walked: Box<WalkedPoint>,
+        interrupted: Vec<InterruptedExecution>,
+    },
+}
+
+impl SurveyedPoint {
+    fn result(&self) -> &PointResult {
+        match self {
+            Self::Done(result) => result,
+            Self::Interrupted { walked, .. } => &walked.result,
+        }
+    }
+
+    /// The survey is accepted after those of all earlier points. Of second failures that are alike, few are left.
+    pub(crate) fn accept(&mut self, trees: Option<&Trees>, chosen: &mut ChosenInterruptions) {
+        match self {
+            Self::Done(result) => result.accept(trees),
+            Self::Interrupted {
+                walked,
+                interrupted,
+            } => {
+                walked.result.accept(trees);
+                walked.result.alike = chosen.choose(walked.result.at, interrupted);
+            }
+        }
+    }
+}
+
+impl ExecutedPoint for SurveyedPoint {
+    fn at(&self) -> EventIndex {
+        self.result().at
+    }
+
+    fn executions(&self) -> u64 {
+        self.result().executions
+    }
+
+    fn saved(&self) -> u64 {
+        self.result().saved
+    }
+
+    fn reads(&self) -> Option<&Reads> {
+        self.result().reads.as_ref()
+    }
+}
+
+impl WalkedPoint {
+    /// What exploring the point has shown. `is_cut`: not all second failures were tried.
+    fn conclude(
+        self,
+        executor: &mut dyn LazyExecutor,
+        is_cut: bool,
+        settings: &PointSettings<'_>,
+    ) -> Result<PointResult, CheckError> {
+        let Self {
+            mut result,
+            first,
+            reason,
+            ..
+        } = self;
+        if let Some(reason) = reason {
+            // Where recovery fails, a sample would only fail again.
+            let is_all = settings.judged.is_none()
+                && !result.fails()
+                && try_sample(executor, &first.table, settings, &mut result)?;
+            result.reads = None;
+            if !is_all {
+                result.thoroughness = Thoroughness::Sampled { reason };
+            }
+        } else if is_cut {
+            result.reads = None;
+            result.thoroughness = Thoroughness::Sampled {
+                reason: Reason::TooMany,
+            };
+        }
+        if result.unconfirmed > 0 {
+            result.reads = None;
+            if result.thoroughness == Thoroughness::Exhaustive {
+                let reason = Reason::Unconfirmed;
+                result.thoroughness = Thoroughness::Sampled { reason };
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// Executes recovery after one power failure.
+fn walk(
+    executor: &mut dyn LazyExecutor,
+    at: EventIndex,
+    stack: StackId,
+    watched: Vec<PageLines>,
+    settings: &PointSettings<'_>,
+) -> Result<Walked, CheckError> {
     executor.move_to(at)?;
     let table = executor.crash_table();
     let pools = executor.pools();
@@ -237,6 +413,7 @@ pub(crate) fn explore_point(
         repeats: BTreeMap::new(),
         unconfirmed: 0,
         second_failures: 0,
+        alike: 0,
         contradictions: BTreeMap::new(),
         reads: None,
         warnings: Vec::new(),
@@ -246,7 +423,7 @@ pub(crate) fn explore_point(
             let reason = Reason::Random;
             result.thoroughness = Thoroughness::Sampled { reason };
         }
-        return Ok(result);
+        return Ok(Walked::Done(Box::new(result)));
     }
     let known = settings.known.filter(|known| !known.is_empty());
     let mut walked = None;
@@ -261,7 +438,7 @@ pub(crate) fn explore_point(
                 result.repeats = repeats;
                 let reason = Reason::TooMany;
                 result.thoroughness = Thoroughness::Sampled { reason };
-                return Ok(result);
+                return Ok(Walked::Done(Box::new(result)));
             }
         } else {
             walked = Some(look);
@@ -290,31 +467,13 @@ pub(crate) fn explore_point(
         Extent::Exhaustive | Extent::Cut => Some(Reason::TooMany),
         Extent::Refused { reason } => Some(Reason::Refused(reason)),
     };
-    let successes = leaves.successes;
-    let is_cut = nested(executor, &first, pools, successes, settings, &mut result)?;
-    if let Some(reason) = reason {
-        // Where recovery fails, a sample would only fail again.
-        let is_all = settings.judged.is_none()
-            && !result.fails()
-            && try_sample(executor, &table, settings, &mut result)?;
-        result.reads = None;
-        if !is_all {
-            result.thoroughness = Thoroughness::Sampled { reason };
-        }
-    } else if is_cut {
-        result.reads = None;
-        result.thoroughness = Thoroughness::Sampled {
-            reason: Reason::TooMany,
-        };
-    }
-    if result.unconfirmed > 0 {
-        result.reads = None;
-        if result.thoroughness == Thoroughness::Exhaustive {
-            let reason = Reason::Unconfirmed;
-            result.thoroughness = Thoroughness::Sampled { reason };
-        }
-    }
-    Ok(result)
+    Ok(Walked::Executions(Box::new(WalkedPoint {
+        result,
+        first,
+        pools,
+        successes: leaves.successes,
+        reason,
+    })))
 }
 
 /// The executions at a failure point.
@@ -348,26 +507,25 @@ fn walk_point(
 }
 
 /// Lets the power fail again in executions that succeeded. Returns whether something was left out.
-fn nested(
+fn explore_nested(
     executor: &mut dyn LazyExecutor,
-    first: &CrashPoint,
-    pools: Pools,
-    successes: Vec<LoggedExecution>,
+    walked: &mut WalkedPoint,
     settings: &PointSettings<'_>,
-    result: &mut PointResult,
+    explore: impl FnOnce(
+        &mut NestedExploration<'_, '_>,
+        &mut dyn LazyExecutor,
+        &CrashPoint,
+    ) -> Result<(), CheckError>,
 ) -> Result<bool, CheckError> {
-    if successes.is_empty() {
-        return Ok(false);
-    }
     let mut nested = NestedExploration {
         settings,
-        result,
-        pools,
+        result: &mut walked.result,
+        pools: walked.pools.clone(),
         explored: HashSet::new(),
         executions: 0,
         is_cut: false,
     };
-    nested.explore(executor, first, successes, 2)?;
+    explore(&mut nested, executor, &walked.first)?;
     Ok(nested.is_cut)
 }
 

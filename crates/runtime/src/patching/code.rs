@@ -73,6 +73,9 @@ pub(crate) fn reset_after_fork() {
 
 /// Writes to memory that may be read-only, and that is not executed or used now.
 pub(crate) fn write(address: u64, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
     let arguments = [
         memory() as usize,
         bytes.as_ptr() as usize,
@@ -96,19 +99,28 @@ fn synchronise() {
 
 /// Puts breakpoints at addresses, which are in order. Every thread sees an old instruction or a breakpoint.
 pub(crate) fn put_breakpoints(addresses: &[u64]) {
+    set_first_bytes(addresses.iter().map(|address| (*address, BREAKPOINT)));
+}
+
+/// Sets first bytes of instructions, which are in order: to breakpoints, or to what they were before. Every thread sees the
+/// one or the other. Allocates nothing.
+pub(crate) fn set_first_bytes(edits: impl Iterator<Item = (u64, u8)>) {
     const PAGE: u64 = 4096;
-    for of_page in addresses.chunk_by(|one, other| one / PAGE == other / PAGE) {
-        let from = of_page[0];
-        let len = of_page[of_page.len() - 1] + 1 - from;
-        let mut bytes = [0; PAGE as usize];
-        let bytes = &mut bytes[..len as usize];
-        // SAFETY: code of the target that is about to change.
-        bytes.copy_from_slice(unsafe { view(from, len) });
-        for address in of_page {
-            bytes[(address - from) as usize] = BREAKPOINT;
+    let mut bytes = [0; PAGE as usize];
+    // What is known of one page, which is written at once.
+    let (mut from, mut len) = (0, 0);
+    for (address, byte) in edits {
+        if len == 0 || address / PAGE != from / PAGE {
+            write(from, &bytes[..len]);
+            (from, len) = (address, 0);
         }
-        write(from, bytes);
+        let at = (address - from) as usize;
+        // SAFETY: code of the target that is about to change, up to an instruction of the same page.
+        bytes[len..=at].copy_from_slice(unsafe { view(from + len as u64, (at + 1 - len) as u64) });
+        bytes[at] = byte;
+        len = at + 1;
     }
+    write(from, &bytes[..len]);
     if threads::has_company() {
         synchronise();
     }

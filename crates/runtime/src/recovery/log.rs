@@ -6,7 +6,7 @@
 //! constants say.
 #![allow(unsafe_code, reason = "writes the log to the shared file")]
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_protocol::explore::{ADDRESS, LOG_AT, LOG_MAX, LogHeader, LogKind};
 
@@ -17,6 +17,10 @@ use super::state::State;
 
 /// How many stores this execution has logged.
 static EVENTS: AtomicU32 = AtomicU32::new(0);
+
+/// How long the log was behind the last fence, and whose that was. A branch that was left goes on behind an earlier one.
+static LAST_FENCE_END: AtomicU64 = AtomicU64::new(0);
+static LAST_FENCE_THREAD: AtomicU32 = AtomicU32::new(0);
 
 /// The thread of a branch, and the number that the log has for it: a branch continues a thread of its parent under another
 /// number, and a fence orders only the flushes of its own thread.
@@ -115,11 +119,22 @@ impl State {
         append(kind, mapping.pool, offset / LINE * LINE, LINE, site, None);
     }
 
-    /// A fence, or what is one.
+    /// A fence, or what is one. One right behind another orders nothing.
     pub(super) fn log_fence(&self, site: u64) {
-        if self.is_logged && !self.mappings.is_empty() {
-            append(LogKind::Fence, 0, 0, 0, site, None);
+        if !self.is_logged || self.mappings.is_empty() {
+            return;
         }
+        let log_len = &shared_file::control().log_len;
+        let me = thread();
+        let is_behind_fence = LAST_FENCE_END.load(Ordering::Relaxed)
+            == log_len.load(Ordering::Relaxed)
+            && LAST_FENCE_THREAD.load(Ordering::Relaxed) == me;
+        if is_behind_fence {
+            return;
+        }
+        append(LogKind::Fence, 0, 0, 0, site, None);
+        LAST_FENCE_END.store(log_len.load(Ordering::Relaxed), Ordering::Relaxed);
+        LAST_FENCE_THREAD.store(me, Ordering::Relaxed);
     }
 
     /// A range of a pool was made durable.

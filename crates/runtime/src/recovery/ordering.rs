@@ -1,6 +1,7 @@
 //! What orders stores, for the log: flushes, fences and locked operations.
 //!
-//! They do not fault, so they get breakpoints, in the snapshot, when it is first asked to log. A flush or
+//! They do not fault, so they get breakpoints, in the snapshot, when it is asked to log. An execution that is not logged
+//! has none: a recovery can make a thousand locked operations on memory of its own. A flush or
 //! a fence has no effect that the recovery could see, and is left out. Of a locked operation a copy is run, or the
 //! operation itself alone if it cannot be copied.
 //! Locked operations of the C library are not seen: it does some with all signals blocked, where a
@@ -12,6 +13,7 @@
 //! taken out for one step by the thread that has the turn.
 #![allow(unsafe_code, reason = "reads and restores code")]
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 
 use iced_x86::{Instruction, Mnemonic};
@@ -24,15 +26,35 @@ use crate::platform::lock::Lock;
 
 use super::{access, hot_sites, state, step, turn};
 
-/// Breakpoints, with the bytes that they replace.
-static SITES: Lock<BTreeMap<u64, u8>> = Lock::new(BTreeMap::new());
+/// A place where a breakpoint stands while executions are logged.
+struct Place {
+    /// The instruction that it is for: that at the place, or one that has its trampoline there.
+    site: u64,
+    /// The byte that it replaces.
+    byte: u8,
+}
+
+/// These places, by address. They stay when the breakpoints go: memory of ours is never given back.
+static SITES: Lock<BTreeMap<u64, Place>> = Lock::new(BTreeMap::new());
+/// Whether the breakpoints stand.
+static STAND: AtomicBool = AtomicBool::new(false);
 /// Copies of locked operations, by the addresses of their breakpoints.
 static COPIES: Lock<BTreeMap<u64, u64>> = Lock::new(BTreeMap::new());
+
+/// A module in which breakpoints stand.
+struct Prepared {
+    range: (u64, u64),
+    is_loaded: bool,
+}
+
+/// Memory of ours is never given back, and searching a library takes longer than a recovery: the snapshot does it once.
+static PREPARED: Lock<Vec<Prepared>> = Lock::new(Vec::new());
 
 /// In a copy of the recovery that it has made itself.
 pub(super) fn reset_after_fork() {
     SITES.reset_after_fork();
     COPIES.reset_after_fork();
+    PREPARED.reset_after_fork();
 }
 
 /// What a flush is called in the log.
@@ -65,14 +87,28 @@ pub(super) fn is_non_temporal(instruction: &Instruction) -> bool {
     )
 }
 
-/// Puts the breakpoints, if an execution is to log and they are not there. In the snapshot, or wherever
+/// Puts the breakpoints, if an execution is to log and they are not there, or takes them away. In the snapshot, or wherever
 /// code was loaded.
 pub(super) fn prepare() {
     if !super::has_flag(flag::LOG) {
+        if STAND.swap(false, Ordering::Relaxed) {
+            SITES.with(|sites| {
+                code::set_first_bytes(sites.iter().map(|(at, place)| (*at, place.byte)));
+            });
+            code::reset_after_fork();
+        }
         return;
     }
-    let mut classifier = Classifier::new();
+    if !STAND.swap(true, Ordering::Relaxed) {
+        put_back();
+    }
+    PREPARED.with(|prepared| prepared.iter_mut().for_each(|it| it.is_loaded = false));
+    let mut classifier = None;
     modules::for_each(|module| {
+        if is_prepared(module.range()) {
+            return;
+        }
+        let classifier = classifier.get_or_insert_with(Classifier::new);
         let is_system = module.is_of_the_system();
         for (from, to) in super::load_stacks::functions_of(module) {
             // SAFETY: functions of loaded modules are readable.
@@ -102,7 +138,59 @@ pub(super) fn prepare() {
             });
         }
     });
+    forget_unloaded();
     code::reset_after_fork();
+}
+
+/// Puts the breakpoints back that were taken away.
+fn put_back() {
+    // An instruction that got a trampoline meanwhile is entered there. No other thread waits for these locks: only a
+    // snapshot takes breakpoints away.
+    let moved = SITES.with(|sites| {
+        let is_moved = |(at, place): &(&u64, &Place)| place_of(place.site) != **at;
+        let moved = sites.iter().filter(is_moved);
+        moved
+            .map(|(at, place)| (*at, place.site))
+            .collect::<Vec<_>>()
+    });
+    SITES.with(|sites| {
+        for (at, _) in &moved {
+            sites.remove(at);
+        }
+        code::set_first_bytes(sites.keys().map(|at| (*at, code::BREAKPOINT)));
+    });
+    for (_, site) in moved {
+        // SAFETY: an instruction of a loaded module, whose trampoline is there, so that this byte is not used.
+        put(site, unsafe { code::view(site, 1)[0] });
+    }
+}
+
+/// Whether a module that is loaded has its breakpoints, which it gets now otherwise.
+fn is_prepared(range: (u64, u64)) -> bool {
+    PREPARED.with(|prepared| {
+        let known = prepared.iter_mut().find(|it| it.range == range);
+        let is_known = known.is_some();
+        match known {
+            Some(known) => known.is_loaded = true,
+            None => prepared.push(Prepared {
+                range,
+                is_loaded: true,
+            }),
+        }
+        is_known
+    })
+}
+
+/// What was unloaded has no breakpoints any more; what is loaded there later gets its own.
+fn forget_unloaded() {
+    PREPARED.with(|prepared| {
+        for gone in prepared.iter().filter(|it| !it.is_loaded) {
+            let (from, to) = gone.range;
+            SITES.with(|sites| sites.retain(|at, _| !(from..to).contains(at)));
+            COPIES.with(|copies| copies.retain(|at, _| !(from..to).contains(at)));
+        }
+        prepared.retain(|it| it.is_loaded);
+    });
 }
 
 /// Where the breakpoint of an instruction is: if that was patched, at its trampoline.
@@ -118,13 +206,13 @@ pub(super) fn sees(site: u64) -> bool {
 /// Undoes what breakpoints have made of the bytes of code that lies at an address.
 pub(super) fn restore(address: u64, bytes: &mut [u8]) {
     SITES.with(|sites| {
-        for (at, byte) in sites.range(address..address + bytes.len() as u64) {
-            bytes[(at - address) as usize] = *byte;
+        for (at, place) in sites.range(address..address + bytes.len() as u64) {
+            bytes[(at - address) as usize] = place.byte;
         }
     });
 }
 
-/// Whether a breakpoint stands at an address.
+/// Whether a breakpoint stands at an address while executions are logged.
 pub(super) fn stands_at(address: u64) -> bool {
     SITES.with(|sites| sites.contains_key(&address))
 }
@@ -140,7 +228,8 @@ fn put(site: u64, byte: u8) {
     if sees(site) {
         return;
     }
-    let is_new = SITES.with(|sites| sites.insert(address, byte).is_none());
+    let place = Place { site, byte };
+    let is_new = SITES.with(|sites| sites.insert(address, place).is_none());
     if is_new {
         code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
     }
@@ -164,7 +253,7 @@ fn write(address: u64, byte: u8) {
 
 /// Whether a breakpoint is one of these; does what its instruction is for.
 pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
-    let Some(byte) = SITES.with(|sites| sites.get(&address).copied()) else {
+    let Some(byte) = SITES.with(|sites| sites.get(&address).map(|place| place.byte)) else {
         return false;
     };
     if step::runs_alone() {
