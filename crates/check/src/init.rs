@@ -201,7 +201,7 @@ fn record(
         bytes: Vec::new(),
         channel: InputChannel::Stdin,
     });
-    record_workload(&recording, runtime, None)
+    record_workload(&recording, runtime, None, &mut |_| {})
 }
 
 /// The best invocation that works: fresh data, or the files that the program names itself.

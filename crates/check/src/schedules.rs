@@ -115,7 +115,7 @@ pub(crate) fn record_first(
             seed,
             length: 0,
         };
-        match record_workload(&options, runtime, server) {
+        match record_workload(&options, runtime, server, &mut |_| {}) {
             Ok(summary) => return Ok(FirstRecording { summary, failures }),
             Err(WorkloadError::Failed(failure)) if number + 1 < schedules.count => {
                 failures.push((seed, failure));
@@ -173,7 +173,7 @@ pub(crate) fn record_schedules(
             seed,
             length: steps,
         };
-        let recorded = record_workload(&options, runtime, server);
+        let recorded = record_workload(&options, runtime, server, &mut |_| {});
         traces.count += 1;
         progress();
         match recorded {

@@ -158,7 +158,10 @@ impl Session<'_> {
             seed: test.failures.seed,
         };
         let (summary, first) = if schedules.count == 1 {
-            let summary = record_workload(&recording, self.runtime, server.as_ref())?;
+            let observer = &mut *self.observer;
+            let summary = record_workload(&recording, self.runtime, server.as_ref(), &mut |it| {
+                observer.event(CheckEvent::Note(it));
+            })?;
             (summary, None)
         } else {
             let first = record_first(&recording, self.runtime, server.as_ref(), &schedules)?;

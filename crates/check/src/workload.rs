@@ -126,17 +126,18 @@ pub(crate) fn with_port(word: &OsString, port: u16) -> OsString {
     }
 }
 
-/// Records a workload that has to succeed.
+/// Records a workload that has to succeed. `tell` gets sentences while it is recorded.
 pub(crate) fn record_workload(
     options: &RecordOptions,
     runtime: &[u8],
     server: Option<&ServerWorkload>,
+    tell: &mut dyn FnMut(&str),
 ) -> Result<RecordingSummary, WorkloadError> {
     let mut options = options.clone();
     // A handle for this recording alone: a request that comes too late must not stop the next one.
     options.stop = StopHandle::default();
     options.fresh = FreshPath::default();
-    let record = || powerfail_recorder::record(&options, runtime);
+    let record = || powerfail_recorder::record_and_tell(&options, runtime, tell);
     let (summary, failure) = match server {
         None => (beside_report(record).map_err(WorkloadError::Output)?, None),
         Some(server) => {

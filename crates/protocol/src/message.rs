@@ -118,7 +118,7 @@ pub enum MessageKind {
     /// A file that such a program can write to, because its descriptor is inherited: process id as before, device, inode.
     ExecFile = 21,
     /// A regular file that this process has not mapped as a pool is written with a system call, for the first time: device,
-    /// inode. Text: its path.
+    /// inode, 0. Or it gets another name: device, inode, 1 if this is of interest only if it was written. Text: its path.
     Wrote = 22,
     /// A directory that is not in a tree is about to change: slot of the thread. Text: its path. The thread waits for a
     /// [`crate::shared::Reply`] in its slot: whether it is in a tree from now on.

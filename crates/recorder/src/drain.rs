@@ -550,13 +550,16 @@ impl Drain {
     }
 
     fn wrote(&mut self, sender: Pid, message: Message) {
-        let [device, inode, ..] = message.words;
+        let [device, inode, only_if_known, ..] = message.words;
+        let file = FileIdentity { device, inode };
         let path = path_of(message.text);
-        if self.output.pools.has(FileIdentity { device, inode }) {
+        if only_if_known != 0 {
+            self.written.rename(file, path);
+        } else if self.output.pools.has(file) {
             let process = sender.as_raw_nonzero().get();
             self.written.insert_pool(&path, process);
         } else {
-            self.written.insert(path);
+            self.written.insert(file, path);
         }
     }
 

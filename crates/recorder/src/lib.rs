@@ -84,5 +84,5 @@ pub use powerfail_protocol::memory::{
 pub use powerfail_protocol::shared::DESOCK_VARIABLE;
 pub use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 pub use powerfail_trace::recording::{IgnoreReason, RecordingSummary, TargetStatus};
-pub use record::record;
+pub use record::{record, record_and_tell};
 pub use stop::StopHandle;

@@ -67,6 +67,19 @@ const IDLE_WAIT: Timespec = Timespec {
 /// See [`RecordError`]. After an error, no process of the target that has connected is left, and the trace exists
 /// if the target ran.
 pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummary, RecordError> {
+    record_and_tell(options, runtime, &mut |_| {})
+}
+
+/// As [`record`]. `tell` gets a sentence if the target has ended and processes that it has started take longer.
+///
+/// # Errors
+///
+/// As [`record`].
+pub fn record_and_tell(
+    options: &RecordOptions,
+    runtime: &[u8],
+    tell: &mut dyn FnMut(&str),
+) -> Result<RecordingSummary, RecordError> {
     let (command, arguments) = options
         .command
         .split_first()
@@ -137,6 +150,7 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
         &shared,
         &doorbell,
         options,
+        tell,
     );
     let ended = match drained {
         Ok(ended) => ended,
@@ -368,6 +382,9 @@ fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, Recor
     Doorbell::start(watched, Arc::clone(shared)).map_err(failed)
 }
 
+/// How long processes that outlive the target are waited for without a word.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
+
 /// How a target ended.
 struct Ended {
     exit: Exit,
@@ -384,7 +401,9 @@ fn drain(
     shared: &SharedFile,
     doorbell: &Doorbell,
     options: &RecordOptions,
+    tell: &mut dyn FnMut(&str),
 ) -> Result<Ended, RecordError> {
+    let mut is_told = false;
     let mut ended = None;
     let mut timed_out = false;
     let mut waiting = Vec::new();
@@ -427,6 +446,17 @@ fn drain(
                 timed_out,
                 waiting,
             });
+        }
+        if let Some((_, wall_time)) = ended
+            && !is_told
+            && target.started.elapsed() > wall_time + TOLD_AFTER
+        {
+            is_told = true;
+            let processes = recording.describe_threads(target.id().as_raw_nonzero().get());
+            tell(&format!(
+                "the workload has ended; its recording ends when the processes do that it has started: {}",
+                processes.join("; ")
+            ));
         }
         let timeout = if progress.active {
             BUSY_WAIT

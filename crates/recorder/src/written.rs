@@ -1,11 +1,12 @@
 //! Files that the target writes with system calls of processes that have not mapped them. Their content is not recorded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use powerfail_trace::recording::PoolSummary;
 
+use crate::sparse::FileIdentity;
 use crate::tree::Trees;
 
 /// How many files are remembered, at most.
@@ -15,6 +16,8 @@ const FILES_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct WrittenFiles {
     paths: BTreeSet<PathBuf>,
+    /// The files themselves.
+    files: HashSet<FileIdentity>,
     /// Messages about further files.
     passed_over: u64,
     /// Pools, and the processes that wrote to them while others had them mapped.
@@ -23,11 +26,19 @@ pub(crate) struct WrittenFiles {
 
 impl WrittenFiles {
     /// The target wrote to a file that was not a pool yet.
-    pub(crate) fn insert(&mut self, path: PathBuf) {
+    pub(crate) fn insert(&mut self, file: FileIdentity, path: PathBuf) {
         if self.paths.len() < FILES_MAX {
             self.paths.insert(path);
+            self.files.insert(file);
         } else if !self.paths.contains(&path) {
             self.passed_over += 1;
+        }
+    }
+
+    /// The target gave a file a new name.
+    pub(crate) fn rename(&mut self, file: FileIdentity, path: PathBuf) {
+        if self.files.contains(&file) {
+            self.insert(file, path);
         }
     }
 
@@ -86,16 +97,35 @@ impl WrittenFiles {
 mod tests {
     use super::*;
 
+    fn file(number: usize) -> FileIdentity {
+        FileIdentity {
+            device: 1,
+            inode: number as u64,
+        }
+    }
+
+    /// Only a file that was written is of interest under its new name.
+    #[test]
+    fn a_file_that_was_written_is_known_by_its_new_name() {
+        let mut written = WrittenFiles::default();
+        written.insert(file(1), "/data/new".into());
+        written.rename(file(1), "/data/list".into());
+        written.rename(file(2), "/data/other".into());
+        let outside = written.outside(&[], &Trees::default());
+        let names = ["/data/list", "/data/new"].map(PathBuf::from);
+        assert_eq!(outside, names);
+    }
+
     #[test]
     fn files_beyond_the_limit_are_counted() {
         let mut written = WrittenFiles::default();
         for number in 0..FILES_MAX {
-            written.insert(format!("/data/{number}").into());
+            written.insert(file(number), format!("/data/{number}").into());
         }
-        written.insert("/data/7".into());
+        written.insert(file(7), "/data/7".into());
         assert_eq!(written.warning(), None);
-        written.insert("/data/one more".into());
-        written.insert("/data/and another".into());
+        written.insert(file(FILES_MAX), "/data/one more".into());
+        written.insert(file(FILES_MAX + 1), "/data/and another".into());
         let warning = written.warning().expect("a warning");
         assert!(warning.contains("more than 65536 files"), "{warning}");
         assert!(warning.contains("2 more were not examined"), "{warning}");

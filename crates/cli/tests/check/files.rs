@@ -1,7 +1,9 @@
 //! Crashes of ordinary files, in traces that are written by hand: what is found does not depend on a recorder.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use powerfail_model::files::{NodeId, NodeKind};
 use powerfail_trace::{
@@ -302,17 +304,61 @@ fn files_are_left_alone_without_trees() {
 fn recovery_that_reads_a_file_outside_of_all_trees_is_noted() {
     let elsewhere = Folder::new();
     let path = elsewhere.text_path("list");
-    let save = format!("{SAVE_SYNCED}; echo config > {path}");
-    for (check, is_noted) in [
-        (format!("{CHECK} && cat {path}"), true),
-        (CHECK.to_owned(), false),
+    let direct = format!("echo config > {path}");
+    let renamed = format!("echo config > {path}.new; mv {path}.new {path}");
+    let reads = format!("{CHECK} && cat {path}");
+    for (write, check, is_noted) in [
+        (&direct, reads.as_str(), true),
+        (&renamed, reads.as_str(), true),
+        (&direct, CHECK, false),
     ] {
-        let folder = scripts(&save, &check);
+        let folder = scripts(&format!("{SAVE_SYNCED}; {write}"), check);
         let run = check_scripts(&folder, &[]);
         assert_eq!(run.code, CLEAN, "{run:?}");
         let note = format!("recovery reads {path}, which the workload wrote outside of all trees");
         assert_eq!(run.stderr.contains(&note), is_noted, "{run:?}");
     }
+}
+
+/// A process that the workload leaves behind belongs to the recording. That it is waited for is said while it runs.
+#[test]
+fn a_process_that_outlives_the_workload_is_named() {
+    let gates = Folder::new();
+    let gate = gates.text_path("gate");
+    let mkfifo = gates.command("mkfifo").arg(&gate).status();
+    assert!(mkfifo.expect("coreutils are installed").success());
+    let folder = scripts(&format!("{SAVE_SYNCED}; cat {gate} > read &"), CHECK);
+    let mut check = folder.command("timeout");
+    check.args(["--kill-after=10", "120", env!("CARGO_BIN_EXE_powerfail")]);
+    check.args(["check", "--recover", "sh check.sh", "--", "sh", "save.sh"]);
+    let check = check.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = check.spawn().expect("powerfail runs");
+    let stderr = child.stderr.take().expect("a pipe");
+    let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+    let said = lines.find(|it| it.contains("its recording ends when the processes do"));
+    // The other process has opened it, or is about to: then this waits for it.
+    let said = said.expect("the process is named while it runs");
+    assert!(said.contains("/cat)"), "{said}");
+    fs::write(&gate, "end").expect("the other process reads");
+    let rest: Vec<String> = lines.collect();
+    let status = child.wait().expect("powerfail ends");
+    assert_eq!(status.code(), Some(CLEAN), "{rest:?}");
+}
+
+/// `--dump` alone compares nothing, which is said.
+#[test]
+fn contents_without_acknowledgements_are_noted() {
+    let folder = scripts(SAVE_SYNCED, CHECK);
+    let noted = |options: &[&str]| {
+        let run = check_scripts(&folder, &[&["--dump", "cat config"], options].concat());
+        assert_eq!(run.code, CLEAN, "{run:?}");
+        run.stdout.contains("give the lines that say so with --ack")
+    };
+    assert!(noted(&[]));
+    assert!(
+        !noted(&["--ack", "^saved$"]),
+        "another note says that no line matches"
+    );
 }
 
 /// A recovery that fails because its reads are watched is not one that reads nothing.

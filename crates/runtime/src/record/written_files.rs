@@ -8,7 +8,7 @@ use powerfail_protocol::message::MessageKind;
 
 use crate::host;
 use crate::platform::lock::Lock;
-use crate::platform::sys;
+use crate::platform::sys::{self, FileStatus};
 use crate::recovery::fork::path_of_descriptor;
 
 const FILE_TYPE: u32 = 0o170_000;
@@ -21,6 +21,16 @@ const PATH_MAX: usize = 4096;
 
 /// Device and inode of the files that the host knows.
 pub(crate) static KNOWN: Lock<BTreeSet<(u64, u64)>> = Lock::new(BTreeSet::new());
+
+/// A file has got a new name outside of all trees. If it comes from one, the target has written it; else the host knows whether.
+pub(crate) fn renamed(status: &FileStatus, path: &[u8], comes_from_tree: bool) {
+    let is_regular = status.mode & FILE_TYPE == REGULAR;
+    if is_regular && host::attached() && (1..PATH_MAX).contains(&path.len()) {
+        let only_if_known = u64::from(!comes_from_tree);
+        let words = [status.device, status.inode, only_if_known, 0, 0];
+        host::send(MessageKind::Wrote, words, path, None);
+    }
+}
 
 /// The target has written to a descriptor that is not one of a pool.
 pub(crate) fn note(fd: i32) {

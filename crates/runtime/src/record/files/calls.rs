@@ -22,7 +22,7 @@ use crate::platform::sys::{self, FileStatus};
 use crate::record::files::descriptors::{self, Traits};
 use crate::record::files::places::{self, AT_FDCWD, PATH_MAX};
 use crate::record::files::{emit, order, trees, writes};
-use crate::record::{pool_files, pools, schedule, threads};
+use crate::record::{pool_files, pools, schedule, threads, written_files};
 
 const FILE_TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -315,7 +315,13 @@ unsafe fn rename(
         if done == -EXDEV && are_in_tree[1] {
             append_path(FileCode::CrossedDevices, None, new.bytes());
         }
-        if done != 0 || are_in_tree == [false; 2] {
+        if done != 0 {
+            return done;
+        }
+        if are_in_tree == [false; 2] {
+            if let Some(moved) = moved {
+                written_files::renamed(&moved, new.bytes(), false);
+            }
             return done;
         }
         if flags & WHITEOUT != 0 {
@@ -342,6 +348,9 @@ unsafe fn rename(
         }
         if are_in_tree[0] {
             append_path(FileCode::Unlink, None, old);
+            if let Some(moved) = moved {
+                written_files::renamed(&moved, new, true);
+            }
         } else {
             if replaced.is_some() {
                 append_path(FileCode::Unlink, None, new);
