@@ -154,13 +154,20 @@ impl ExpectedContents {
         is_missing.then(|| String::from_utf8_lossy(first).into_owned())
     }
 
-    /// What limits the comparison of contents, if anything does.
-    pub(crate) fn note(&self) -> Option<String> {
+    /// What limits the comparison of contents, if anything does. `dumps` says whether there is a content to compare.
+    pub(crate) fn note(&self, dumps: bool) -> Option<String> {
         if let Some(pattern) = &self.unmatched {
             return Some(format!(
                 "no line of the workload's output matches --ack '{pattern}', so no operation counts as acknowledged, and none \
                  that is lost can be found"
             ));
+        }
+        if dumps && self.operations.is_empty() {
+            return Some(
+                "contents are not compared: nothing says when an operation of the workload has ended; give the lines that say \
+                 so with --ack"
+                    .to_owned(),
+            );
         }
         (self.is_bulk && !self.promises).then(|| {
             "contents are not compared: several operations are acknowledged in one write, so where \
@@ -470,6 +477,6 @@ mod tests {
         let known = [(0, ""), (1, "a\nb\n"), (2, "a\nb\n")];
         let contents = contents(&[20, 20], &[None, None], &known);
         assert_eq!(code(&contents, 15, "a\n"), None);
-        assert!(contents.note().is_some());
+        assert!(contents.note(true).is_some());
     }
 }

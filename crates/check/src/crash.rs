@@ -132,7 +132,8 @@ pub(crate) fn crash<'t>(
     contents.refuse_other_dump(undisturbed.as_ref().and_then(|it| it.dump.as_deref()))?;
     let mut crashed = Crashed::default();
     crashed.totals.events = events;
-    crashed.notes.extend(contents.note());
+    let dumps = undisturbed.as_ref().is_some_and(|it| it.dump.is_some());
+    crashed.notes.extend(contents.note(dumps));
     let notes_before_lint = crashed.notes.len();
     crashed.notes.extend(denied_note(undisturbed.as_ref()));
     if !opens_pool {

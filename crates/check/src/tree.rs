@@ -2,6 +2,7 @@
 //!
 //! - `recording.rs`: the operations of a trace, and the trees at any moment of the run.
 //! - `runner.rs`: recovery on crashed trees, several at a time.
+//! - `memory.rs`: what was wrong after the crashes so far, so that no recovery is asked twice.
 //! - `undisturbed.rs`, `prefix.rs`, `lossy.rs`, `oracle_test.rs`: the phases. `engine.rs` is what they share.
 //! - `second.rs`: power failures during recovery. `races.rs`: what recovery reads and does not check.
 //! - `minimal.rs`: the smallest loss. `finding.rs`: what it means. `remedy.rs`: the syncs that would have prevented it. `words.rs`:
@@ -11,6 +12,7 @@
 mod engine;
 mod finding;
 mod lossy;
+mod memory;
 mod minimal;
 mod oracle_test;
 mod prefix;
@@ -69,7 +71,9 @@ pub(crate) fn crash(
     contents.refuse_other_dump(undisturbed.dump.as_deref())?;
     let mut crashed = Crashed::default();
     crashed.totals.events = trace.event_count();
-    crashed.notes.extend(contents.note());
+    crashed
+        .notes
+        .extend(contents.note(undisturbed.dump.is_some()));
     let denied = undisturbed.denied.as_ref();
     crashed
         .notes

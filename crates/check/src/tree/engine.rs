@@ -10,6 +10,7 @@ use powerfail_model::EventIndex;
 use powerfail_model::files::{FileSystem, Frontier, OperationIndex};
 use powerfail_trace::{StackId, Trace};
 
+use super::memory::{Judgements, Seen};
 use super::recording::TreeRecording;
 use super::runner::{TreeRunner, TreeTrial};
 use crate::content::ExpectedContents;
@@ -42,6 +43,8 @@ pub(super) struct TreeEngine<'e, 'r> {
     pub(super) creation_end: usize,
     /// Trees of places before that: what recovery needs is not there yet, so that it fails is no bug.
     pub(super) creation_trees: HashSet<TreeDigest>,
+    /// What was wrong after the crashes so far.
+    pub(super) judgements: Judgements,
 }
 
 /// What a second power failure is about.
@@ -76,6 +79,7 @@ impl<'e, 'r> TreeEngine<'e, 'r> {
             again: None,
             creation_end: 0,
             creation_trees: HashSet::new(),
+            judgements: Judgements::default(),
         }
     }
 
@@ -117,11 +121,53 @@ impl<'e, 'r> TreeEngine<'e, 'r> {
             let verdict = verdict.as_ref()?;
             Some(self.contents.judge(*at, verdict))
         });
-        Ok(judged.collect())
+        let judged: Vec<Judged> = judged.collect();
+        for (number, judged) in judged.iter().enumerate() {
+            if let (Some(symptom), Some(used)) = (judged, self.runner.uses.get(number)) {
+                let seen = self.seen(&trials[number]);
+                self.judgements.add(&seen, &used.opened, symptom.as_ref());
+            }
+        }
+        Ok(judged)
     }
 
-    /// What is wrong after one crash. An error of the phase's end if there is no time.
+    /// What recovery can see of a crash, and what its result is judged by.
+    pub(super) fn seen(&self, trial: &TreeTrial) -> Seen {
+        Seen {
+            image: self.recording.image(trial.place, &trial.difference),
+            ended: self.contents.ended(self.event_at(trial.place)),
+        }
+    }
+
+    /// What is wrong after one crash. Recovery does not run on what looks to it like a tree on which it ran. An error of the
+    /// phase's end if there is no time.
     pub(super) fn judge(&mut self, trial: &TreeTrial) -> Result<Option<Symptom>, CheckError> {
+        match self.judgements.of(&self.seen(trial)) {
+            Some(known) => Ok(known),
+            None => self.judge_again(trial),
+        }
+    }
+
+    /// Judges trials, of which only those run that look to recovery like none before.
+    pub(super) fn judge_unknown(
+        &mut self,
+        trials: &[TreeTrial],
+    ) -> Result<Vec<Judged>, CheckError> {
+        let known = trials.iter().map(|it| self.judgements.of(&self.seen(it)));
+        let mut judged: Vec<Judged> = known.collect();
+        let unknown: Vec<usize> = (0..trials.len())
+            .filter(|it| judged[*it].is_none())
+            .collect();
+        let to_run: Vec<TreeTrial> = unknown.iter().map(|it| trials[*it].clone()).collect();
+        let found = self.judge_all(CheckStep::Reasons, &to_run, (0, to_run.len() as u64))?;
+        for (number, found) in unknown.into_iter().zip(found) {
+            judged[number] = found;
+        }
+        Ok(judged)
+    }
+
+    /// What is wrong after one crash, in a run of its own.
+    pub(super) fn judge_again(&mut self, trial: &TreeTrial) -> Result<Option<Symptom>, CheckError> {
         let trials = std::slice::from_ref(trial);
         let judged = self.judge_all(CheckStep::Reasons, trials, (0, 1))?;
         let judged = judged.into_iter().next().flatten();

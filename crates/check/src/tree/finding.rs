@@ -17,7 +17,7 @@ use super::minimal::Minimal;
 use super::prefix::symptom_words;
 use super::remedy::{Insertion, Moment, Remedy};
 use super::runner::TreeTrial;
-use super::words::{directories, in_sentence, noun};
+use super::words::{both_in_sentence, directories, in_sentence, noun};
 use crate::error::CheckError;
 use crate::places::{Places, hex_prefix};
 use crate::symptom::Symptom;
@@ -64,6 +64,26 @@ fn first_sync_place(minimal: &Minimal, lost: usize, survivor: Option<usize>) -> 
     survivor.filter(|it| *it > lost).unwrap_or(minimal.place)
 }
 
+/// If the same line makes two operations: the call of the first one that the second one does not share.
+fn call_that_differs(one: &SourcePlace, other: &SourcePlace) -> Option<String> {
+    fn lines(place: &SourcePlace) -> Vec<(&String, u32)> {
+        let frames = place.stack.iter();
+        let lines = frames.filter_map(|it| Some((it.file.as_ref()?, it.line?)));
+        // Frames before that of the place are those of libraries.
+        lines
+            .skip_while(|(file, line)| {
+                (Some(*file), Some(*line)) != (place.file.as_ref(), place.line)
+            })
+            .collect()
+    }
+    let is_same_line = one.file.is_some() && (&one.file, one.line) == (&other.file, other.line);
+    let (calls, others) = (lines(one), lines(other));
+    let mut pairs = calls.iter().zip(&others).filter(|_| is_same_line);
+    let ((file, line), _) = pairs.find(|(one, other)| one != other)?;
+    let name = file.rsplit('/').next().unwrap_or(file);
+    Some(format!("{name}:{line}"))
+}
+
 impl TreeEngine<'_, '_> {
     /// The place in the sources of the operation at a place of the list.
     pub(super) fn place_of(
@@ -76,7 +96,7 @@ impl TreeEngine<'_, '_> {
             return Ok(SourcePlace::new(role));
         };
         let mut place = places.of_event(role, EventIndex(traced.index.0))?;
-        place.operation = Some(noun(&traced.operation));
+        place.operation = Some(noun(self.recording, at));
         let path = traced
             .operation
             .node()
@@ -91,10 +111,11 @@ impl TreeEngine<'_, '_> {
         Ok(place)
     }
 
-    /// The finding of a minimal failure, and what would have prevented it.
+    /// The finding of a minimal failure, and what would have prevented it. Where else it shows is found out if it is new.
     pub(super) fn finding(
         &mut self,
         minimal: &Minimal,
+        is_new: bool,
         places: &mut Places<'_>,
     ) -> Result<(Finding, Option<Remedy>), CheckError> {
         let frontier = self.frontier(self.file_system, minimal.place);
@@ -137,7 +158,7 @@ impl TreeEngine<'_, '_> {
         if minimal.place < self.recording.len() {
             found.push(self.place_of(Role::Failure, minimal.place, places)?);
         }
-        let crash = self.crash_of(minimal, lost, survivor)?;
+        let crash = self.crash_of(minimal, is_new, lost, survivor)?;
         let evidence = Evidence {
             failure: FailurePoint {
                 event: self.event_at(minimal.place).0,
@@ -159,9 +180,8 @@ impl TreeEngine<'_, '_> {
             format!("{does} if the data of {lost} is lost and the length that it made survives")
         } else if let Some(it) = &overtaken {
             let does = symptom_words(&minimal.symptom);
-            let lost = in_sentence(self.recording, it.lost);
+            let (lost, survivor) = both_in_sentence(self.recording, (it.lost, it.survivor));
             let part = if it.is_torn { "a part of " } else { "" };
-            let survivor = in_sentence(self.recording, it.survivor);
             format!("{does} if {part}{lost} is lost and a part of {survivor} survives")
         } else {
             self.message(minimal, lost, survivor, is_torn)
@@ -304,7 +324,8 @@ impl TreeEngine<'_, '_> {
     }
 
     /// Whether what was acknowledged is gone because an operation before that was not durable: losing it is wrong from the next
-    /// acknowledgement on. If it is wrong only later, what was acknowledged was durable elsewhere until then, as in a log.
+    /// acknowledgement on. If it is wrong only later, what was acknowledged was durable elsewhere until then, as in a log. If it is
+    /// wrong before that, something older is gone, which was durable elsewhere as well.
     fn is_promised(&self, minimal: &Minimal, lost: Option<usize>) -> bool {
         let lost = lost.and_then(|lost| self.recording.operations.get(lost));
         let Some(lost) = lost.filter(|_| minimal.symptom.code == Code::AcknowledgedLost) else {
@@ -312,7 +333,7 @@ impl TreeEngine<'_, '_> {
         };
         let ends = self.contents.operations().map(|it| it.end);
         let next = ends.filter(|end| end.0 > lost.index.0).min();
-        next.is_some_and(|end| minimal.place <= self.recording.place_at(end))
+        next.is_some_and(|end| minimal.place == self.recording.place_at(end))
     }
 
     fn place_in_list(&self, index: OperationIndex) -> Option<usize> {
@@ -412,18 +433,22 @@ impl TreeEngine<'_, '_> {
         let Some(lost) = lost else {
             return format!("{does} after a crash");
         };
-        let lost = in_sentence(self.recording, lost);
+        let (lost, survivor) = match survivor {
+            Some(survivor) => {
+                let (lost, survivor) = both_in_sentence(self.recording, (lost, survivor));
+                (lost, Some(survivor))
+            }
+            None => (in_sentence(self.recording, lost), None),
+        };
         match (survivor, is_torn) {
             _ if is_promised => {
                 format!("{does}: {lost} is not durable when it is acknowledged")
             }
             (None, true) => format!("{does} if only a part of {lost} survives a crash"),
             (Some(survivor), true) => {
-                let survivor = in_sentence(self.recording, survivor);
                 format!("{does} if a part of {lost} is lost and {survivor} survives")
             }
             (Some(survivor), false) => {
-                let survivor = in_sentence(self.recording, survivor);
                 format!("{does} if {lost} is lost and {survivor} survives")
             }
             (None, false) => format!("{does} if {lost} is lost"),
@@ -434,6 +459,7 @@ impl TreeEngine<'_, '_> {
     fn crash_of(
         &mut self,
         minimal: &Minimal,
+        is_new: bool,
         lost: Option<usize>,
         survivor: Option<usize>,
     ) -> Result<TreeCrash, CheckError> {
@@ -441,7 +467,7 @@ impl TreeEngine<'_, '_> {
         let linux = self.frontier(FileSystem::Linux, minimal.place);
         let mut shows_on = Vec::new();
         for (file_system, permits) in linux.permitted_by(state) {
-            let shows = permits || self.fails_on(file_system, minimal, lost, survivor)?;
+            let shows = permits || is_new && self.fails_on(file_system, minimal, lost, survivor)?;
             shows_on.push(FileSystemResult {
                 file_system: file_system.to_string(),
                 shows,
@@ -603,9 +629,13 @@ impl TreeEngine<'_, '_> {
                 "before the operation is acknowledged".to_owned()
             }
             Some(survivor) => {
+                let (_, survivor) = both_in_sentence(self.recording, (lost, survivor));
                 let line = at.file_and_line();
                 let line = line.map_or_else(String::new, |line| format!(" at {line}"));
-                format!("before {}{line}", in_sentence(self.recording, survivor))
+                let lost = self.place_of(Role::Store, lost, places)?;
+                let call = call_that_differs(&at, &lost);
+                let call = call.map_or_else(String::new, |line| format!(", called at {line}"));
+                format!("before {survivor}{line}{call}")
             }
             None => format!("after {}", in_sentence(self.recording, lost)),
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use powerfail_explore::{Aim, PlannedState, TreePlan, TreePlanOptions, tree_plan};
 use powerfail_finding::{Code, Finding, RecoveryOutcome, TreeTotals, Tries};
-use powerfail_image::{NodeSet, TreeDigest, TreeImage};
+use powerfail_image::TreeDigest;
 use powerfail_model::files::{CrashState, Fate, Frontier, NodeId, OperationIndex};
 use powerfail_trace::StackId;
 
@@ -54,6 +54,8 @@ struct KnownBug {
 enum Explained {
     /// A loss, the finding about it, and what would have prevented it.
     Bug(Box<(Minimal, Finding, Option<Remedy>)>),
+    /// The known bug with this number.
+    ByKnown(usize),
     /// That the workload had not created its files yet.
     ByCreation,
     /// Recovery does not fail again.
@@ -75,33 +77,6 @@ pub(super) struct Lossy {
     pub(super) tries: BTreeMap<StackId, Tries>,
     /// Crashes after which recovery succeeds and changes something: the power can fail while it does.
     pub(super) changed: Vec<TreeTrial>,
-}
-
-/// How many sets of files that recovery opens are kept: what opens others is compared as a whole.
-const READ_SETS_MAX: usize = 32;
-
-/// Trees on which recovery ran, as far as it looked at them. A tree that differs only in the bytes of files that recovery did
-/// not open makes it do the same.
-#[derive(Default)]
-struct ReadParts(BTreeMap<NodeSet, HashSet<(TreeDigest, usize)>>);
-
-impl ReadParts {
-    /// Whether recovery ran on a tree that looks the same to it. `ended` is what the content is judged by.
-    fn has(&self, image: &TreeImage, ended: usize) -> bool {
-        let mut sets = self.0.iter();
-        sets.any(|(opened, trees)| trees.contains(&(image.digest_as_read(opened), ended)))
-    }
-
-    fn add(&mut self, image: &TreeImage, ended: usize, opened: &NodeSet) {
-        // Without this, a tree is known by its whole digest.
-        if *opened == NodeSet::Everything
-            || self.0.len() >= READ_SETS_MAX && !self.0.contains_key(opened)
-        {
-            return;
-        }
-        let trees = self.0.entry(opened.clone()).or_default();
-        trees.insert((image.digest_as_read(opened), ended));
-    }
 }
 
 /// How far the states of a plan were tried.
@@ -200,7 +175,6 @@ impl TreeEngine<'_, '_> {
         let mut failures: Vec<(usize, Symptom)> = Vec::new();
         let (mut started, of) = (0, plan.states.len() as u64);
         let mut untried = 0;
-        let mut read = ReadParts::default();
         let mut rest = plan.states.as_slice();
         let mut size = BATCH_FIRST;
         while !rest.is_empty() {
@@ -214,21 +188,19 @@ impl TreeEngine<'_, '_> {
             }
             let mut numbers = Vec::new();
             let mut trials = Vec::new();
-            let mut images = Vec::new();
             for (number, planned) in (started as usize..).zip(batch) {
-                let image = self.recording.image(planned.place, &planned.difference);
-                let ended = self.contents.ended(self.event_at(planned.place));
-                if !seen.insert((image.digest(), ended)) {
+                let trial = trial_of(planned);
+                let it = self.seen(&trial);
+                if !seen.insert((it.image.digest(), it.ended)) {
                     lossy.totals.repeated += 1;
                     continue;
                 }
-                if read.has(&image, ended) {
+                if self.judgements.of(&it).is_some() {
                     lossy.totals.unread += 1;
                     continue;
                 }
                 numbers.push(number);
-                trials.push(trial_of(planned));
-                images.push((image, ended));
+                trials.push(trial);
             }
             let judged = self.judge_all(CheckStep::Lazy, &trials, (started, of));
             let judged = self.unless_interrupted(judged)?.unwrap_or_default();
@@ -239,11 +211,9 @@ impl TreeEngine<'_, '_> {
                 let planned = &plan.states[*number];
                 match judged {
                     Some(symptom) => {
-                        if let (Some(used), Some((image, ended))) = (uses.get(at), images.get(at)) {
-                            read.add(image, *ended, &used.opened);
-                            if symptom.is_none() && used.is_changed {
-                                lossy.changed.push(trials[at].clone());
-                            }
+                        let is_changed = uses.get(at).is_some_and(|used| used.is_changed);
+                        if symptom.is_none() && is_changed {
+                            lossy.changed.push(trials[at].clone());
                         }
                         run_at.insert(planned.place);
                         lossy.totals.states += 1;
@@ -358,7 +328,7 @@ impl TreeEngine<'_, '_> {
             .collect();
         let needed: Vec<usize> = needed.into_iter().collect();
         let trials: Vec<TreeTrial> = needed.iter().map(|it| TreeTrial::newest(*it)).collect();
-        let judged = self.judge_all(CheckStep::Reasons, &trials, (0, trials.len() as u64));
+        let judged = self.judge_unknown(&trials);
         let judged = self.unless_interrupted(judged)?.unwrap_or_default();
         for (place, judged) in needed.into_iter().zip(judged) {
             prefixes.judged.extend(judged.map(|it| (place, it)));
@@ -429,9 +399,15 @@ impl TreeEngine<'_, '_> {
                 code: failure.symptom.code,
                 at: self.recording.event_at(failure.place, self.trace),
             });
-            let explained = self.explain_one(&failure, places);
+            let explained = self.explain_one(&failure, &known, places);
             let (minimal, finding, remedy) = match self.unless_interrupted(explained)? {
                 Some(Explained::Bug(bug)) => *bug,
+                Some(Explained::ByKnown(number)) => {
+                    let finding = &mut lossy.findings[known[number].finding];
+                    finding.count += 1;
+                    add_consequence(finding, &failure.symptom.outcome);
+                    continue;
+                }
                 Some(Explained::ByCreation) => continue,
                 Some(Explained::Unstable) => {
                     unstable += 1;
@@ -444,11 +420,7 @@ impl TreeEngine<'_, '_> {
                 }
             };
             let lost = self.minimal_keys(&minimal, &roles);
-            let prevented = { known.iter() }.find(|it| {
-                let remedy = it.remedy.as_ref();
-                remedy.is_some_and(|it| self.is_prevented(&minimal, it))
-            });
-            let same = match prevented {
+            let same = match self.prevented(&minimal, &known) {
                 Some(cause) => Some(cause.finding),
                 None => { lossy.findings.iter() }.position(|it| is_same_bug(it, &finding)),
             };
@@ -488,18 +460,32 @@ impl TreeEngine<'_, '_> {
         Ok(())
     }
 
+    /// The known bug whose missing syncs make a failure impossible.
+    fn prevented<'k>(&self, minimal: &Minimal, known: &'k [KnownBug]) -> Option<&'k KnownBug> {
+        known.iter().find(|it| {
+            let remedy = it.remedy.as_ref();
+            remedy.is_some_and(|it| self.is_prevented(minimal, it))
+        })
+    }
+
     /// The least that is lost where recovery fails, and the finding about it.
     fn explain_one(
         &mut self,
         failure: &Failing,
+        known: &[KnownBug],
         places: &mut Places<'_>,
     ) -> Result<Explained, CheckError> {
-        let minimal = match self.minimal(failure)? {
+        let remedies: Vec<(usize, &Remedy)> = { (0..).zip(known) }
+            .filter_map(|(number, it)| Some((number, it.remedy.as_ref()?)))
+            .collect();
+        let minimal = match self.minimal(failure, &remedies)? {
             Reduced::To(minimal) => *minimal,
+            Reduced::ToKnown(number) => return Ok(Explained::ByKnown(number)),
             Reduced::ToCreation => return Ok(Explained::ByCreation),
             Reduced::Unstable => return Ok(Explained::Unstable),
         };
-        let (finding, remedy) = self.finding(&minimal, places)?;
+        let is_new = self.prevented(&minimal, known).is_none();
+        let (finding, remedy) = self.finding(&minimal, is_new, places)?;
         Ok(Explained::Bug(Box::new((minimal, finding, remedy))))
     }
 

@@ -6,6 +6,7 @@ use powerfail_model::files::{CrashState, Difference, Frontier, LostPage, NodeId,
 
 use super::engine::TreeEngine;
 use super::lossy::Failing;
+use super::remedy::Remedy;
 use super::runner::TreeTrial;
 use crate::error::CheckError;
 use crate::symptom::Symptom;
@@ -25,6 +26,8 @@ pub(super) struct Minimal {
 pub(super) enum Reduced {
     /// A loss that cannot be smaller.
     To(Box<Minimal>),
+    /// One that the syncs of the known bug with this number prevent.
+    ToKnown(usize),
     /// The workload had not created its files yet, or a crash has lost that: no bug.
     ToCreation,
     /// Recovery does not fail again.
@@ -32,12 +35,20 @@ pub(super) enum Reduced {
 }
 
 impl TreeEngine<'_, '_> {
-    /// Minimises a failure.
-    pub(super) fn minimal(&mut self, failing: &Failing) -> Result<Reduced, CheckError> {
+    /// Minimises a failure, unless the syncs that a known bug lacks prevent it.
+    pub(super) fn minimal(
+        &mut self,
+        failing: &Failing,
+        known: &[(usize, &Remedy)],
+    ) -> Result<Reduced, CheckError> {
         let mut place = failing.place;
         let mut frontier = self.frontier(self.file_system, place);
         let mut state = failing.state.clone();
-        let Some(mut symptom) = self.judge_state(&frontier, place, &state)? else {
+        let difference = frontier.difference(&state);
+        if self.is_creation_tree(place, &difference) {
+            return Ok(Reduced::Unstable);
+        }
+        let Some(mut symptom) = self.judge_again(&TreeTrial { place, difference })? else {
             return Ok(Reduced::Unstable);
         };
         if let Some((later, found)) = self.latest_cut(&frontier, place, &state, &symptom)? {
@@ -46,6 +57,13 @@ impl TreeEngine<'_, '_> {
         if let Some(earlier) = self.cut_off(place, &state, &symptom)? {
             (place, state, symptom) = (earlier.place, earlier.state, earlier.symptom);
             frontier = self.frontier(self.file_system, place);
+        }
+        for (number, remedy) in known {
+            match self.left_by(remedy, place, &state, symptom.code)? {
+                Some(left) if left.is_newest() => return Ok(Reduced::ToKnown(*number)),
+                Some(left) => state = left,
+                None => {}
+            }
         }
         let mut runs = 0;
         let mut tried: BTreeSet<CrashState> = BTreeSet::new();
@@ -244,17 +262,18 @@ impl TreeEngine<'_, '_> {
         if state.is_newest() || !frontier.permits(state) {
             return Ok(None);
         }
-        // What fails without any loss is not caused by this one.
-        if self.judge(&TreeTrial::newest(place))?.is_some() {
-            return Ok(None);
-        }
         let judged = self.judge_state(&frontier, place, state)?;
-        Ok(judged.filter(|it| it.code == like.code))
+        let Some(found) = judged.filter(|it| it.code == like.code) else {
+            return Ok(None);
+        };
+        // What fails without any loss is not caused by this one.
+        let fails_anyway = self.judge(&TreeTrial::newest(place))?.is_some();
+        Ok((!fails_anyway).then_some(found))
     }
 }
 
 /// The operations that a state has lost, as far as it names them.
-fn lost_operations(state: &CrashState) -> impl Iterator<Item = OperationIndex> {
+pub(super) fn lost_operations(state: &CrashState) -> impl Iterator<Item = OperationIndex> {
     let names = state.lost.iter().copied();
     let lengths = state.lengths.iter().map(|it| it.first_lost);
     let sectors = state.pages.iter().flat_map(|it| it.first_lost);
@@ -285,7 +304,7 @@ fn drop_whole_pages(state: &mut CrashState) {
 }
 
 /// States that lose less, those that lose much less first. Not all of them are possible.
-fn smaller(state: &CrashState) -> Vec<CrashState> {
+pub(super) fn smaller(state: &CrashState) -> Vec<CrashState> {
     let mut all = Vec::new();
     if !state.lost.is_empty() {
         let mut half = state.lost.len();

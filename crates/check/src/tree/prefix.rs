@@ -180,11 +180,24 @@ impl TreeEngine<'_, '_> {
             };
             let trial = TreeTrial::newest(first_bad);
             // It must fail again: a recovery that fails by chance is no evidence.
-            let Some(symptom) = self.judge(&trial)? else {
+            let Some(symptom) = self.judge_again(&trial)? else {
                 continue;
             };
             let missing = next_good.map(|it| it.saturating_sub(1));
             let found = self.places_between(survivor, missing, first_bad, places)?;
+            // Where one write ends several bad moments of a file, it is written in place: that is one bug.
+            let same = || {
+                findings
+                    .iter()
+                    .position(|it| is_ended_alike(&it.places, &found))
+            };
+            let replaced = match replaced.or_else(same) {
+                Some(it) if !is_worse(it) => {
+                    findings[it].count += 1;
+                    continue;
+                }
+                it => it,
+            };
             let survived = in_sentence(self.recording, survivor);
             let until = next_good.map_or_else(String::new, |next| {
                 format!(
@@ -271,6 +284,22 @@ impl TreeEngine<'_, '_> {
             _ => None,
         }
     }
+}
+
+/// Whether the same code ends both of two moments at which recovery fails, and began both on the file that it writes.
+fn is_ended_alike(one: &[SourcePlace], other: &[SourcePlace]) -> bool {
+    let of = |places: &[SourcePlace], role: Role| {
+        let place = places.iter().find(|it| it.role == role)?;
+        let line = (place.file.clone()?, place.line?, place.function.clone());
+        Some((line, place.pool.clone()?))
+    };
+    let write = |places| {
+        let (line, file) = of(places, Role::Store)?;
+        let (_, begun) = of(places, Role::Survivor)?;
+        (begun == file).then_some((line, file))
+    };
+    let (one, other) = (write(one), write(other));
+    one.is_some() && one == other
 }
 
 /// What recovery does, as the beginning of a sentence.

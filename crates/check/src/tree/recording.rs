@@ -1,7 +1,7 @@
 //! The operations of a trace on its trees, and the trees at any moment of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,8 @@ pub(crate) struct TreeRecording {
     pub(crate) unrecorded: Vec<NodeId>,
     /// Files that are mapped as pools.
     mapped: BTreeSet<NodeId>,
+    /// Names that files of several directories have.
+    shared_names: BTreeSet<OsString>,
 }
 
 impl TreeRecording {
@@ -99,7 +101,9 @@ impl TreeRecording {
             snapshots: BTreeMap::new(),
             unrecorded: trace.unrecorded_files().to_vec(),
             mapped,
+            shared_names: BTreeSet::new(),
         };
+        recording.shared_names = recording.names_of_several_directories();
         let mut nodes = initial_nodes(trace)?;
         let all: usize = recording.operations.iter().map(|it| it.bytes.len()).sum();
         let interval_bytes = INTERVAL_BYTES.max(all / PARTS);
@@ -230,6 +234,27 @@ impl TreeRecording {
             .collect()
     }
 
+    /// Names that are in more than one directory at any time.
+    fn names_of_several_directories(&self) -> BTreeSet<OsString> {
+        let mut homes: BTreeMap<&[u8], NodeId> = BTreeMap::new();
+        let mut shared = BTreeSet::new();
+        let named = self.operations.iter().flat_map(|it| match &it.operation {
+            Operation::Create { entry, .. } => [entry.as_ref(), None],
+            Operation::Link { entry, .. } => [Some(entry), None],
+            Operation::Rename { from, to, .. } => [Some(from), Some(to)],
+            _ => [None, None],
+        });
+        let initial = self.initial.entries.iter().map(|(entry, _)| entry);
+        for entry in initial.chain(named.flatten()) {
+            let name = entry.name.as_bytes();
+            let home = *homes.entry(name).or_insert(entry.directory);
+            if home != entry.directory {
+                shared.insert(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        shared
+    }
+
     /// The role of each file: what its last name says. A temporary file has the role of the file that it becomes.
     pub(crate) fn roles(&self) -> BTreeMap<NodeId, String> {
         let named = self.operations.iter().filter_map(|it| match &it.operation {
@@ -310,13 +335,42 @@ impl TreeRecording {
         }
     }
 
-    /// What a path is called in a sentence: its last part is enough, but for a tree itself.
+    /// What a path is called in a sentence: its last part, unless other files have the same one, and it is no tree.
     pub(crate) fn name_of(&self, path: &Path) -> String {
-        let last = path
-            .file_name()
-            .filter(|_| !self.roots.iter().any(|it| it == path));
-        let name = last.unwrap_or(path.as_os_str());
+        let last = path.file_name().unwrap_or(path.as_os_str());
+        let name = match self.root_of(path) {
+            Some(root) if root == path => path.as_os_str(),
+            Some(root) if self.shared_names.contains(last) => {
+                // With several trees, their names tell files apart.
+                let base = match self.roots.len() {
+                    1 => root,
+                    _ => root.parent().unwrap_or(root),
+                };
+                path.strip_prefix(base).map_or(last, Path::as_os_str)
+            }
+            _ => last,
+        };
         name.to_string_lossy().into_owned()
+    }
+
+    /// What a name is called in a sentence about the operation at a place.
+    pub(crate) fn name_of_entry(&self, entry: &Entry, place: usize) -> String {
+        let name = OsStr::from_bytes(entry.name.as_bytes());
+        let path = (self.shared_names.contains(name))
+            .then(|| self.full_path(&self.newest(place), entry))
+            .flatten();
+        match path {
+            Some(path) => self.name_of(&path),
+            None => entry.name.to_string(),
+        }
+    }
+
+    /// The tree in which a path is.
+    fn root_of(&self, path: &Path) -> Option<&Path> {
+        let roots = self.roots.iter().filter(|root| path.starts_with(root));
+        roots
+            .max_by_key(|root| root.as_os_str().len())
+            .map(PathBuf::as_path)
     }
 
     /// The whole path of a name.

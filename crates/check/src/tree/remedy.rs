@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_finding::Role;
+use powerfail_finding::{Code, Role};
 use powerfail_model::EventIndex;
-use powerfail_model::files::{Frontier, NodeId, Operation, OperationIndex};
+use powerfail_model::files::{CrashState, Frontier, LostPage, NodeId, Operation, OperationIndex};
 use powerfail_trace::StackId;
 
 use super::engine::TreeEngine;
-use super::minimal::Minimal;
+use super::minimal::{Minimal, lost_operations, smaller};
 use super::words::{directories, kind};
 use crate::error::CheckError;
 use crate::places::Places;
@@ -36,6 +36,37 @@ impl Moment {
             Self::Before(place) | Self::After(place) => place,
         }
     }
+}
+
+/// How many parts of what a crash has lost are looked at.
+const PARTS_MAX: usize = 512;
+
+/// The largest part of what a crash has lost that is possible, as far as leaving out single things leads to it. `None` if that
+/// is not found out.
+fn largest_part(
+    state: &CrashState,
+    is_possible: &dyn Fn(&CrashState) -> bool,
+) -> Option<CrashState> {
+    let size = |it: &CrashState| {
+        let lost = it.pages.iter().flat_map(|page| page.first_lost);
+        let sectors = lost.filter(|it| *it != LostPage::NOTHING).count();
+        it.lost.len() + it.lengths.len() + sectors
+    };
+    let mut parts = vec![state.clone()];
+    let mut known = BTreeSet::new();
+    while !parts.is_empty() {
+        let mut next: Vec<CrashState> = parts.iter().flat_map(smaller).collect();
+        next.retain(|it| known.insert(it.clone()));
+        if known.len() > PARTS_MAX {
+            return None;
+        }
+        let possible = next.iter().filter(|it| it.is_newest() || is_possible(it));
+        if let Some(largest) = possible.max_by_key(|it| size(it)) {
+            return Some(largest.clone());
+        }
+        parts = next;
+    }
+    Some(CrashState::default())
 }
 
 /// The code of an operation, its kind, and the kind of file that it changes.
@@ -74,6 +105,53 @@ impl TreeEngine<'_, '_> {
     pub(super) fn is_prevented(&self, minimal: &Minimal, remedy: &Remedy) -> bool {
         let changed = self.frontier_with(remedy, minimal.place);
         !changed.permits(&minimal.state)
+    }
+
+    /// What is left of a failure where the syncs of known bugs are made: the rest of what it has lost, if a program that makes
+    /// them can lose that. `None` if this does not tell whether they prevent the failure.
+    pub(super) fn left_by(
+        &mut self,
+        remedy: &Remedy,
+        place: usize,
+        state: &CrashState,
+        code: Code,
+    ) -> Result<Option<CrashState>, CheckError> {
+        let changed = self.frontier_with(remedy, place);
+        if changed.permits(state) {
+            return Ok(None);
+        }
+        // Until some moment the syncs are not made yet. If recovery fails there, they are not what is missing.
+        let newest_lost = lost_operations(state).max().unwrap_or(OperationIndex(0));
+        let operations = &self.recording.operations;
+        let first = operations.partition_point(|it| it.index <= newest_lost);
+        let (mut low, mut high) = (first.max(self.creation_end), place);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.frontier_with(remedy, middle).permits(state) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if let Some(last) = low.checked_sub(1).filter(|it| *it >= first) {
+            let frontier = self.frontier(self.file_system, last);
+            if frontier.permits(state) && self.judge_state(&frontier, last, state)?.is_some() {
+                return Ok(None);
+            }
+        }
+        let frontier = self.frontier(self.file_system, place);
+        let is_possible = |it: &CrashState| changed.permits(it) && frontier.permits(it);
+        let Some(part) = largest_part(state, &is_possible) else {
+            return Ok(None);
+        };
+        if part.is_newest() {
+            return Ok(Some(part));
+        }
+        let judged = self.judge_state(&frontier, place, &part)?;
+        Ok(Some(match judged.filter(|it| it.code == code) {
+            Some(_) => part,
+            None => CrashState::default(),
+        }))
     }
 
     /// The syncs of a fix at all operations of the same code. `None` if that does not prevent the failure.

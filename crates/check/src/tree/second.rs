@@ -245,10 +245,13 @@ fn spread(trials: &[TreeTrial], count: usize) -> Vec<&TreeTrial> {
 
 fn likeness(recording: &TreeRecording) -> Likeness {
     let roles = recording.roles();
-    let operations = recording.operations.iter().map(|it| {
+    let operations = (0..).zip(&recording.operations).map(|(place, it)| {
         let node = it.operation.node();
         let role = node.and_then(|node| roles.get(&node)).cloned();
-        (super::words::noun(&it.operation), role.unwrap_or_default())
+        (
+            super::words::noun(recording, place),
+            role.unwrap_or_default(),
+        )
     });
     let mut likeness: Likeness = operations.collect();
     // A log that is replayed is the same for any number of records.

@@ -1,7 +1,5 @@
 //! Operations on files in words.
 
-use std::path::Path;
-
 use powerfail_model::files::{Entry, NodeId, Operation};
 
 use super::recording::TreeRecording;
@@ -10,8 +8,14 @@ use super::recording::TreeRecording;
 pub(super) const CREATION: &str = "creation of";
 
 /// What an operation is, as a noun with what tells it apart: `write`, `rename to config`.
-pub(super) fn noun(operation: &Operation) -> String {
-    let named = |word: &str, entry: &Entry| format!("{word} {}", entry.name);
+pub(super) fn noun(recording: &TreeRecording, place: usize) -> String {
+    let name = |entry: &Entry| recording.name_of_entry(entry, place);
+    let operation = recording.operations.get(place);
+    operation.map_or_else(String::new, |it| noun_of(&it.operation, &name))
+}
+
+fn noun_of(operation: &Operation, name: &dyn Fn(&Entry) -> String) -> String {
+    let named = |word: &str, entry: &Entry| format!("{word} {}", name(entry));
     match operation {
         Operation::Create {
             entry: Some(entry), ..
@@ -41,7 +45,7 @@ pub(super) fn noun(operation: &Operation) -> String {
 
 /// The kind of an operation: the first word of its noun.
 pub(super) fn kind(operation: &Operation) -> String {
-    let noun = noun(operation);
+    let noun = noun_of(operation, &|entry| entry.name.to_string());
     let first = noun.split(' ').next();
     first.unwrap_or_default().to_owned()
 }
@@ -51,36 +55,44 @@ pub(super) fn in_sentence(recording: &TreeRecording, place: usize) -> String {
     let Some(traced) = recording.operations.get(place) else {
         return "the end of the program".to_owned();
     };
-    let noun = noun(&traced.operation);
-    let short = |path: &Path| recording.name_of(path);
+    let noun = noun(recording, place);
     let file = traced
         .operation
         .node()
-        .and_then(|node| recording.path_of(node, place));
+        .and_then(|node| recording.path_of(node, place))
+        .map(|path| recording.name_of(&path));
     match (file, &traced.operation) {
-        (Some(path), Operation::Write { .. } | Operation::SyncFile { .. }) => {
-            let preposition = match traced.operation {
-                Operation::Write { .. } => "to",
-                _ => "of",
-            };
-            format!("the {noun} {preposition} {}", short(&path))
+        (Some(file), Operation::Write { .. }) => format!("the {noun} to {file}"),
+        (Some(file), Operation::SyncFile { .. } | Operation::Truncate { .. }) => {
+            format!("the {noun} of {file}")
         }
-        (Some(path), Operation::Truncate { .. }) => {
-            format!("the {noun} of {}", short(&path))
-        }
-        (Some(path), Operation::Rename { .. }) => {
-            let to = noun.trim_start_matches("rename to ");
-            let from = short(&path);
-            let parent = path.parent().filter(|_| from == to);
-            match parent.and_then(Path::file_name) {
-                Some(parent) => format!(
-                    "the rename of {}/{from} to another directory",
-                    parent.to_string_lossy()
-                ),
-                None => format!("the rename of {from} to {to}"),
-            }
+        (_, Operation::Rename { from, to, .. }) => {
+            let [from, to] = [from, to].map(|entry| recording.name_of_entry(entry, place));
+            format!("the rename of {from} to {to}")
         }
         _ => format!("the {noun}"),
+    }
+}
+
+/// Two operations in a sentence: writes to one file are told apart by where they write.
+pub(super) fn both_in_sentence(
+    recording: &TreeRecording,
+    places: (usize, usize),
+) -> (String, String) {
+    let (one, other) = (
+        in_sentence(recording, places.0),
+        in_sentence(recording, places.1),
+    );
+    let offset = |place: usize| match recording.operations.get(place)?.operation {
+        Operation::Write { range, .. } => Some(range.offset),
+        _ => None,
+    };
+    match (offset(places.0), offset(places.1)) {
+        (Some(first), Some(second)) if one == other && first != second => (
+            format!("{one} at offset {first:#x}"),
+            format!("{other} at offset {second:#x}"),
+        ),
+        _ => (one, other),
     }
 }
 
