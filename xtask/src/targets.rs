@@ -276,8 +276,12 @@ impl Target {
             Build::Go => {
                 let mut command = Command::new("go");
                 command.args(["build", "-ldflags=-linkmode=external", "-o"]);
-                command.arg(folder.join("mapped-go")).arg(&source);
+                let stem = self.source.trim_end_matches(".go");
+                command.arg(folder.join(format!("{stem}-go"))).arg(&source);
                 command.env("CGO_ENABLED", "1").env("HOME", folder);
+                // Debian's packages of Go are sources, and no modules.
+                command.env("GO111MODULE", "off");
+                command.env("GOPATH", "/usr/share/gocode");
                 command
             }
             Build::StaticGo => {
