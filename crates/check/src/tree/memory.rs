@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use powerfail_image::{NodeSet, TreeDigest, TreeImage};
 
+use super::engine::Judged;
 use crate::symptom::Symptom;
 
 /// How many sets of files that recovery opens are kept: what opens others is compared as a whole.
@@ -22,7 +23,7 @@ pub(super) struct Judgements(BTreeMap<NodeSet, HashMap<(TreeDigest, usize), Opti
 
 impl Judgements {
     /// What is wrong after a crash, if recovery ran on a tree that looks the same to it.
-    pub(super) fn of(&self, seen: &Seen) -> Option<Option<Symptom>> {
+    pub(super) fn of(&self, seen: &Seen) -> Judged {
         self.0.iter().find_map(|(opened, judged)| {
             let digest = seen.image.digest_as_read(opened);
             judged.get(&(digest, seen.ended)).cloned()

@@ -186,18 +186,12 @@ impl TreeEngine<'_, '_> {
             let missing = next_good.map(|it| it.saturating_sub(1));
             let found = self.places_between(survivor, missing, first_bad, places)?;
             // Where one write ends several bad moments of a file, it is written in place: that is one bug.
-            let same = || {
-                findings
-                    .iter()
-                    .position(|it| is_ended_alike(&it.places, &found))
-            };
-            let replaced = match replaced.or_else(same) {
-                Some(it) if !is_worse(it) => {
-                    findings[it].count += 1;
-                    continue;
-                }
-                it => it,
-            };
+            let same = || { findings.iter() }.position(|it| is_ended_alike(&it.places, &found));
+            let replaced = replaced.or_else(same);
+            if let Some(known) = replaced.filter(|it| !is_worse(*it)) {
+                findings[known].count += 1;
+                continue;
+            }
             let survived = in_sentence(self.recording, survivor);
             let until = next_good.map_or_else(String::new, |next| {
                 format!(
