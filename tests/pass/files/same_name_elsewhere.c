@@ -8,18 +8,18 @@ enum { PAGE = 4096 };
 
 static char page[PAGE];
 
-static void put(int file, off_t at, char first) {
+static const char *filled(char first) {
     memset(page, first, PAGE);
-    check(pwrite(file, page, PAGE, at) == PAGE, "write");
+    return page;
 }
 
 static void make(const char *name, int is_synced) {
     int file = open_file(name, O_CREAT | O_RDWR);
-    put(file, 0, '0');
+    check(pwrite(file, filled('0'), PAGE, 0) == PAGE, "write");
     check(fsync(file) == 0, "fsync");
-    put(file, PAGE, 'p');
+    check(pwrite(file, filled('p'), PAGE, PAGE) == PAGE, "write");
     check(!is_synced || fsync(file) == 0, "fsync");
-    put(file, 0, '1'); // the page exists now
+    check(pwrite(file, filled('1'), PAGE, 0) == PAGE, "write"); // the page exists now
     check(fsync(file) == 0, "fsync");
     close(file);
 }
@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     check(mkdir(in_dir("users"), 0755) == 0 && mkdir(in_dir("groups"), 0755) == 0, "mkdir");
-    make(names[0], 1);
-    make(names[1], 1);
+    for (int i = 0; i < 2; i++) {
+        make(names[i], 1);
+    }
     return 0;
 }
