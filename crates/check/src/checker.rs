@@ -30,6 +30,8 @@ pub struct Checker<'t> {
     recovery: &'t Recovery,
     /// The library that is preloaded into recovery where its reads are watched.
     runtime: Arc<[u8]>,
+    /// The plugin of QEMU, which records a recovery that is statically linked.
+    plugin: &'static [u8],
     jobs: usize,
     outcomes: Outcomes,
     /// Where traces of recoveries are kept.
@@ -52,10 +54,16 @@ impl<'t> Checker<'t> {
             trace,
             recovery,
             runtime,
+            plugin: &[],
             jobs,
             outcomes: Outcomes::default(),
             traces: None,
         }
+    }
+
+    /// The same, with the plugin of QEMU.
+    pub(crate) fn with_plugin(self, plugin: &'static [u8]) -> Self {
+        Self { plugin, ..self }
     }
 
     /// The same, with a directory in which traces of recoveries are kept that findings need.
@@ -182,6 +190,7 @@ impl<'t> Checker<'t> {
             command: words.iter().map(|it| substitution.apply(it)).collect(),
             directory: self.traces.clone(),
             runtime: Arc::clone(&self.runtime),
+            plugin: self.plugin,
             writable: (!recovery.unconfined).then(|| recovery.writable.clone()),
             time_limit: recovery.timeout.unwrap_or(TIMEOUT_DEFAULT),
             ok_exit: recovery.ok_exit.clone(),

@@ -52,7 +52,7 @@ use keeping::Purpose;
 pub struct Session<'a> {
     /// The library that is preloaded into the workload, and into recovery where its reads are watched.
     pub runtime: &'a [u8],
-    /// The plugin of QEMU, which records a workload that is statically linked.
+    /// The plugin of QEMU, which records what is statically linked.
     pub plugin: &'static [u8],
     /// The suppressions of the configuration file.
     pub suppressions: &'a [Suppression],
@@ -446,7 +446,7 @@ impl Session<'_> {
             self.runtime.into(),
             subject.jobs,
         );
-        let checker = checker.with_traces(subject.out);
+        let checker = checker.with_plugin(self.plugin).with_traces(subject.out);
         // Where whole trees are crashed, nothing that the workload wrote is missing.
         let crashes_tree = checker.crashes_tree().map_err(about(subject.path))?;
         let companions = if crashes_tree {

@@ -10,6 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use powerfail_protocol::file::TreeTable;
 use powerfail_protocol::message::{MessageHeader, MessageKind, SiteTactic, TEXT_MAX};
 use powerfail_protocol::shared::{
     ChunkState, HOST_VARIABLE, HostAddress, ListenerName, MAGIC, RecordingControl, Reply,
@@ -88,6 +89,12 @@ pub(crate) fn tick() -> u64 {
 pub(crate) fn wants_stacks() -> bool {
     // SAFETY: mapped, and does not change.
     unsafe { (*base()).stacks == Stacks::Full as u32 }
+}
+
+/// The trees, and the lock under which operations on their files are made.
+pub(crate) fn trees() -> &'static TreeTable {
+    // SAFETY: mapped, made of atomics, and stays mapped.
+    unsafe { &(*base()).trees }
 }
 
 /// A new number for a site or a call stack.
@@ -218,7 +225,16 @@ fn connect() -> Option<RawFd> {
     }
 }
 
-fn wait_while(futex: &AtomicU32, value: u32) {
+/// Wakes one that waits for a futex of the shared memory.
+pub(crate) fn wake_one(futex: &AtomicU32) {
+    // SAFETY: touches no memory.
+    unsafe {
+        libc::syscall(libc::SYS_futex, futex.as_ptr(), libc::FUTEX_WAKE, 1);
+    }
+}
+
+/// Waits for a change of a futex of the shared memory, not for long.
+pub(crate) fn wait_while(futex: &AtomicU32, value: u32) {
     let timeout = libc::timespec {
         tv_sec: 0,
         tv_nsec: 50_000_000,
@@ -287,6 +303,11 @@ impl Appender {
         ];
         send(MessageKind::ThreadStart, words, &[], None);
         appender
+    }
+
+    /// The number of the thread.
+    pub(crate) const fn number(&self) -> u32 {
+        self.number
     }
 
     fn show_cursor(&self, address: u64) {
@@ -401,11 +422,22 @@ impl Appender {
         len_bytes: u64,
         offset: u64,
     ) -> bool {
+        let words = [address, len_bytes, offset, u64::from(self.slot), 0];
+        self.asks(MessageKind::PoolMap, words, path, Some(file))
+    }
+
+    /// Asks whether a directory that is about to change is in a tree from now on.
+    pub(crate) fn asks_for_tree(&self, directory: &[u8]) -> bool {
+        let words = [u64::from(self.slot), 0, 0, 0, 0];
+        self.asks(MessageKind::TreeAsk, words, directory, None)
+    }
+
+    /// Asks the host, and waits for its answer.
+    fn asks(&self, kind: MessageKind, words: [u64; 5], text: &[u8], file: Option<RawFd>) -> bool {
         // SAFETY: an atomic of this thread's slot.
         let reply = unsafe { &(*slot_at(self.slot)).reply };
         reply.store(0, Ordering::Release);
-        let words = [address, len_bytes, offset, u64::from(self.slot), 0];
-        send(MessageKind::PoolMap, words, path, Some(file));
+        send(kind, words, text, file);
         while reply.load(Ordering::Acquire) == 0 {
             wait_while(reply, 0);
         }

@@ -10,6 +10,7 @@
 //! | `registers.rs` | the registers of the target, which QEMU does not show |
 //! | `program.rs` | a program under `qemu-x86_64`: its stores, flushes and fences |
 //! | `system_calls.rs` | its system calls that concern pools |
+//! | `files.rs` | those that change files of trees |
 //! | `pieces.rs` | stores that QEMU makes in pieces |
 //! | `turn.rs` | one of its threads at a time, so that the order of events is right |
 //! | `host.rs` | the connection to the host, in the runtime's protocol |
@@ -25,6 +26,7 @@
 #![allow(unsafe_code, reason = "called by QEMU")]
 
 mod api;
+mod files;
 mod host;
 mod machine;
 mod memory;

@@ -37,6 +37,8 @@ struct Module {
     segments: Vec<Segment>,
     /// Addresses of functions and of their entries in the unwind table, as the file has them; sorted.
     functions: Vec<(u64, u64)>,
+    /// Whether code without a table keeps frame pointers, as far as is known.
+    keeps_frames: bool,
 }
 
 /// What is known of the caller at an address of code.
@@ -46,8 +48,20 @@ pub(crate) enum Rule {
     Row(Row),
     /// The table has an entry that is not followed.
     Unknown,
-    /// The address lies in no function that has an entry in a table.
-    NoTable,
+    /// The address lies in no function that has an entry in a table, but others of its file have: that of musl is such code. It
+    /// keeps no frame pointers.
+    Search,
+    /// There is no table.
+    FramePointer,
+}
+
+/// What a call goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Callee {
+    Function(u64),
+    /// What is stored at this address.
+    Stored(u64),
+    Unknown,
 }
 
 static MODULES: Mutex<Vec<Module>> = Mutex::new(Vec::new());
@@ -114,6 +128,7 @@ pub(crate) fn add(path: &Path, code: u64, offset: Option<u64>) -> Option<u64> {
         end: end.wrapping_add(distance),
         distance,
         functions: Vec::new(),
+        keeps_frames: true,
         bytes,
         segments,
     };
@@ -121,6 +136,9 @@ pub(crate) fn add(path: &Path, code: u64, offset: Option<u64>) -> Option<u64> {
     module.functions = functions
         .or_else(|| module.functions_of_section())
         .unwrap_or_default();
+    // Go has a table of its own.
+    let is_go = module.section(b".gopclntab").is_some();
+    module.keeps_frames = is_go || module.functions.is_empty();
     let mut modules = MODULES
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -152,27 +170,71 @@ pub(crate) fn is_code(file: &File) -> bool {
     file.read_exact_at(&mut head, 0).is_ok() && head == *b"\x7fELF"
 }
 
-/// Where the caller is, at an address of code.
-pub(crate) fn rule(address: u64) -> Rule {
+/// Looks at the file of an address, and at the address as the file has it.
+fn with_module<R>(address: u64, look: impl FnOnce(&Module, u64) -> Option<R>) -> Option<R> {
     let modules = MODULES
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let module = modules
         .iter()
-        .find(|module| (module.start..module.end).contains(&address));
-    module
-        .and_then(|module| module.rule(address.wrapping_sub(module.distance)))
-        .unwrap_or(Rule::NoTable)
+        .find(|module| (module.start..module.end).contains(&address))?;
+    look(module, address.wrapping_sub(module.distance))
+}
+
+/// Where the caller is, at an address of code.
+pub(crate) fn rule(address: u64) -> Rule {
+    let rule = with_module(address, |module, at| {
+        let search = || (!module.keeps_frames).then_some(Rule::Search);
+        module.rule(at).or_else(search)
+    });
+    rule.unwrap_or(Rule::FramePointer)
 }
 
 /// Whether an address lies in a file of code.
 pub(crate) fn has(address: u64) -> bool {
-    let modules = MODULES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    modules
-        .iter()
-        .any(|module| (module.start..module.end).contains(&address))
+    with_module(address, |_, _| Some(())).is_some()
+}
+
+/// Where the function begins that has an address, if it has an entry in a table.
+pub(crate) fn function(address: u64) -> Option<u64> {
+    with_module(address, |module, at| {
+        Some(module.description(at)?.start.wrapping_add(module.distance))
+    })
+}
+
+/// What the call right before an address goes to; `None` if there is none.
+pub(crate) fn call_before(address: u64) -> Option<Callee> {
+    const LONGEST: u64 = 7;
+    with_module(address.checked_sub(1)?, |module, _| {
+        let at = address.wrapping_sub(module.distance);
+        let is_code =
+            |it: &&Segment| it.flags & EXECUTABLE != 0 && at.wrapping_sub(it.address) < it.file_len;
+        module.segments.iter().find(is_code)?;
+        let bytes = module
+            .bytes_at(at.checked_sub(LONGEST)?)?
+            .get(..LONGEST as usize)?;
+        let target = || Some(address.wrapping_add_signed(half(bytes, 3)?.cast_signed().into()));
+        match bytes {
+            [_, _, 0xe8, ..] => Some(Callee::Function(target()?)),
+            [_, 0xff, 0x15, ..] => Some(Callee::Stored(target()?)),
+            _ => {
+                // Of a register, or of what one points to: a second byte that says call, with as many bytes behind as it needs.
+                let is_call = |at: usize, len: usize| {
+                    let operand = bytes[at + 1];
+                    let needs = match (operand >> 6, operand & 7) {
+                        (0 | 3, 0..=3 | 6 | 7) | (3, 4 | 5) => 2,
+                        (0, 4) | (1, 0..=3 | 5..=7) => 3,
+                        (1, 4) => 4,
+                        (2, 4) => 7,
+                        _ => 6,
+                    };
+                    bytes[at] == 0xff && operand >> 3 & 7 == 2 && needs == len
+                };
+                let found = (2..=LONGEST as usize).any(|len| is_call(LONGEST as usize - len, len));
+                found.then_some(Callee::Unknown)
+            }
+        }
+    })
 }
 
 impl Module {
@@ -186,6 +248,12 @@ impl Module {
     }
 
     fn rule(&self, address: u64) -> Option<Rule> {
+        let description = self.description(address)?;
+        Some(row_at(&description, address).map_or(Rule::Unknown, Rule::Row))
+    }
+
+    /// The entry of the function that has an address.
+    fn description(&self, address: u64) -> Option<Description<'_>> {
         let behind = self
             .functions
             .partition_point(|(start, _)| *start <= address);
@@ -194,7 +262,7 @@ impl Module {
         let common = (entry_at + 4).checked_sub(cie_distance(entry)?)?;
         let description = Description::new(entry, entry_at, self.bytes_at(common)?)?;
         let is_inside = address.wrapping_sub(description.start) < description.len_bytes;
-        is_inside.then(|| row_at(&description, address).map_or(Rule::Unknown, Rule::Row))
+        is_inside.then_some(description)
     }
 
     /// Reads the sorted table of `.eh_frame_hdr` in its usual encoding.

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use powerfail_protocol::EventKind;
 
 use crate::api::{self, AccessInfo, Block, PluginId};
+use crate::files::{self, Pending};
 use crate::host::{self, Appender};
 use crate::pieces::Pieces;
 use crate::registers::{self, COUNT, Processor, RBP, RSP};
@@ -39,6 +40,8 @@ pub(crate) struct Thread {
     copied: [u64; COUNT],
     /// The system call that it makes.
     pub(crate) call: Option<Call>,
+    /// What it is about to do to a file of a tree, under the lock.
+    pub(crate) file_call: Option<Pending>,
 }
 
 thread_local! {
@@ -113,6 +116,7 @@ fn begin_thread(processor: Processor) {
         pieces: None,
         copied: [0; COUNT],
         call: None,
+        file_call: None,
     };
     THREAD.set(Box::into_raw(Box::new(thread)));
 }
@@ -231,7 +235,7 @@ unsafe extern "C" fn before_call(
         arguments: [first, second, third, fourth, fifth, sixth],
     };
     thread.call = Some(call);
-    if system_calls::before(thread, call) {
+    if !files::before(thread, call) && system_calls::before(thread, call) {
         thread.turn.give();
     }
     if system_calls::ends_thread(number) {
@@ -254,7 +258,9 @@ unsafe extern "C" fn after_call(_id: PluginId, _index: u32, _number: i64, result
     if !thread.turn.is_mine() {
         thread.turn.take();
     }
-    system_calls::after(thread, call, result);
+    if !files::after(thread, call, result) {
+        system_calls::after(thread, call, result);
+    }
 }
 
 /// In the child after fork, which has one thread.

@@ -1,14 +1,15 @@
 //! Call stacks of a program: unwound once, and then known by what the result depended on.
 //!
 //! A stack is found again by the instruction and RSP, and by the words of the stack that were read: if all are the same, so is
-//! the stack. Code without an unwind table is assumed to keep frame pointers, as that of Go does.
+//! the stack. A file without an unwind table is assumed to keep frame pointers, as Go does. In a file that has one, the caller of code
+//! without an entry is searched for.
 
 use powerfail_protocol::message::MessageKind;
-use powerfail_unwind::{Cfa, RBP};
+use powerfail_unwind::{Cfa, RBP, Row};
 use rustc_hash::FxHashMap;
 use std::sync::Mutex;
 
-use crate::modules::Rule;
+use crate::modules::{Callee, Rule};
 use crate::translate::Site;
 use crate::{host, memory, modules};
 
@@ -123,24 +124,23 @@ impl Stacks {
         let mut lookup = address;
         let mut next = || -> Option<u64> {
             let rule = modules::rule(lookup);
-            let has_table = !matches!(rule, Rule::NoTable);
+            let has_table = !matches!(rule, Rule::FramePointer);
             let (cfa, saved_rbp) = match rule {
                 Rule::Unknown => return None,
-                // A frame pointer, as Go keeps them.
-                Rule::NoTable => {
+                Rule::FramePointer => {
                     rbp_matters |= rbp_is_register;
                     (rbp.checked_add(16)?, Some(-16))
                 }
+                Rule::Search => {
+                    rbp_matters |= rbp_is_register;
+                    let found = search(rsp, rbp, &mut read)?;
+                    rbp = found.rbp;
+                    (found.cfa, None)
+                }
                 Rule::Row(row) => {
-                    row.return_address?;
-                    let (register, offset, is_saved) = match row.cfa {
-                        Cfa::Register { register, offset } => (register, offset, false),
-                        Cfa::Saved { register, offset } => (register, offset, true),
-                    };
+                    let (register, ..) = parts_of(row.cfa);
                     rbp_matters |= register == RBP && rbp_is_register;
-                    let base = if register == RBP { rbp } else { rsp };
-                    let cfa = base.wrapping_add_signed(offset);
-                    (if is_saved { read(cfa)? } else { cfa }, row.rbp)
+                    (cfa_of(&row, rsp, rbp, &mut read)?, row.rbp)
                 }
             };
             if cfa <= rsp || cfa - rsp > FRAME_LEN_MAX {
@@ -167,6 +167,77 @@ impl Stacks {
         }
         (frames, rbp_matters)
     }
+}
+
+/// Register and offset from which a frame is computed, and whether it is stored there.
+const fn parts_of(cfa: Cfa) -> (u64, i64, bool) {
+    match cfa {
+        Cfa::Register { register, offset } => (register, offset, false),
+        Cfa::Saved { register, offset } => (register, offset, true),
+    }
+}
+
+/// Where the frame of a function ends.
+fn cfa_of(row: &Row, rsp: u64, rbp: u64, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<u64> {
+    row.return_address?;
+    let (register, offset, is_saved) = parts_of(row.cfa);
+    let base = if register == RBP { rbp } else { rsp };
+    let cfa = base.wrapping_add_signed(offset);
+    if is_saved { read(cfa) } else { Some(cfa) }
+}
+
+/// A caller that was searched for.
+struct Found {
+    /// Behind its return address.
+    cfa: u64,
+    rbp: u64,
+}
+
+/// Looks for the caller of code that has no table and keeps no frame pointers, as the C library of musl: the first word that is
+/// the address behind a call of such code, in a function that has a table, and that function was called by what its table
+/// says. Calls that have returned may have left such words, but not with that caller. If it was entered by a jump from another
+/// one, nothing says so, and the first word is taken.
+fn search(rsp: u64, rbp: u64, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<Found> {
+    const WORDS_MAX: u64 = 1024;
+    let target = |callee| match callee {
+        Callee::Function(address) => Some(address),
+        Callee::Stored(address) => memory::number(address, 8),
+        Callee::Unknown => None,
+    };
+    let mut words = Vec::new();
+    let mut first = None;
+    for place in (0..WORDS_MAX).map(|index| rsp + 8 * index) {
+        let Some(word) = read(place) else { break };
+        words.push(word);
+        let Rule::Row(row) = modules::rule(word.wrapping_sub(1)) else {
+            continue;
+        };
+        let callee = modules::call_before(word).and_then(target);
+        if !callee.is_some_and(|it| modules::has(it) && matches!(modules::rule(it), Rule::Search)) {
+            continue;
+        }
+        let cfa = place + 8;
+        let mut is_called = |rbp: u64| {
+            let end = cfa_of(&row, cfa, rbp, read)?;
+            if end <= cfa || end - cfa > FRAME_LEN_MAX {
+                return None;
+            }
+            let outer = modules::call_before(read(end - 8)?)?;
+            let is_it = target(outer).is_none_or(|it| Some(it) == modules::function(word - 1));
+            is_it.then_some(())
+        };
+        // The library may have saved the register, and use it for something else.
+        let saved = words
+            .iter()
+            .copied()
+            .filter(|it| it.wrapping_sub(place) < FRAME_LEN_MAX);
+        let mut frames = core::iter::once(rbp).chain(saved);
+        if let Some(rbp) = frames.find(|rbp| is_called(*rbp).is_some()) {
+            return Some(Found { cfa, rbp });
+        }
+        first = first.or(Some(Found { cfa, rbp }));
+    }
+    first
 }
 
 /// Reads a word of the same stack again. The target stores below it, so it is mapped.

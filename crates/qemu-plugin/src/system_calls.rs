@@ -267,7 +267,7 @@ fn stored_bytes(thread: &mut Thread, mut address: u64, bytes: &[u8]) {
     }
 }
 
-fn resized(thread: &mut Thread, file: FileIdentity, len: u64) {
+pub(crate) fn resized(thread: &mut Thread, file: FileIdentity, len: u64) {
     let Some(pool) = pools::file(file).filter(|it| it.len_bytes != len) else {
         return;
     };

@@ -110,19 +110,12 @@ fn is_elf(program: &Path) -> bool {
 
 /// The first option that only the runtime can obey.
 fn unavailable(options: &RecordOptions) -> Option<&'static str> {
-    let in_arguments = |placeholder: &str| {
-        let mut words = options.command.iter();
-        words.any(|word| word.to_string_lossy().contains(placeholder))
-    };
-    let named_trees: &[PathBuf] = &options.trees;
     let wanted = [
         (options.heap_bytes.is_some(), "--heap"),
         (options.schedule.depth > 0, "an order of threads of its own"),
         (options.derandomise, "--derandomise"),
         (options.desock, "a simulated network"),
         (options.valgrind_requests, "--valgrind-requests"),
-        (!named_trees.is_empty(), "--tree"),
-        (in_arguments("{dir}"), "{dir}"),
         (options.mode == crate::Mode::Trap, "--mode trap"),
     ];
     wanted

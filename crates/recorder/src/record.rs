@@ -101,11 +101,7 @@ pub fn record_and_tell(
     let doorbell = doorbell(&socket, &shared)?;
     let meta = meta(options, &fresh, &memory, is_emulated);
     let mut writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
-    let trees = if is_emulated {
-        Trees::default()
-    } else {
-        trees(options, &fresh, &mut writer)?
-    };
+    let trees = trees(options, &fresh, &mut writer)?;
     let mounts = Mounts::of(options.private_trees.as_ref())?;
     if trees.are_recorded() {
         shared.record_files();

@@ -36,6 +36,8 @@ pub(crate) struct RecoveryRecording {
     pub(crate) directory: Option<PathBuf>,
     /// The runtime that records.
     pub(crate) runtime: Arc<[u8]>,
+    /// The plugin of QEMU, for a recovery that is statically linked.
+    pub(crate) plugin: &'static [u8],
     /// What it may write to; `None` is everything.
     pub(crate) writable: Option<Vec<PathBuf>>,
     pub(crate) time_limit: Duration,
@@ -153,6 +155,7 @@ impl TreeEngine<'_, '_> {
             trees: trees.collect(),
             writable: how.writable.clone(),
         });
+        options.plugin = how.plugin;
         options.stacks = Stacks::Full;
         options.time_limit = Some(how.time_limit);
         options.discard_output = true;

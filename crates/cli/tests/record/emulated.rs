@@ -101,12 +101,10 @@ fn threads_are_recorded_in_the_order_of_their_stores() {
 }
 
 /// The same program with the C library of musl.
-fn with_musl(source: &str, folder: &Path) -> PathBuf {
+fn with_musl(source: &Path, folder: &Path) -> PathBuf {
     let program = folder.join("musl");
     let mut compiler = Command::new("musl-gcc");
-    compiler
-        .args(["-O2", "-g", "-static"])
-        .arg(targets().join(source));
+    compiler.args(["-O2", "-g", "-static"]).arg(source);
     let status = compiler.arg("-o").arg(&program).status();
     assert!(status.expect("musl-gcc is installed").success());
     program
@@ -118,7 +116,7 @@ fn statically_linked_programs_are_recorded_without_being_asked() {
     let programs = [
         target("ledger.c", &["-O2", "-static"]),
         target("ledger.c", &["-O2", "-static-pie"]),
-        with_musl("ledger.c", folder.path()),
+        with_musl(&targets().join("ledger.c"), folder.path()),
     ];
     for program in programs {
         let recording = Recorder::new(&program, &["{pool}"]).run();
@@ -139,6 +137,46 @@ fn a_static_program_in_rust() {
         assert_eq!(recording.count(kind), dynamic.count(kind), "{kind}");
     }
     assert_eq!(recording.summary["threads"], dynamic.summary["threads"]);
+}
+
+/// The C library of musl has no unwind tables and keeps no frame pointers.
+#[test]
+fn the_callers_of_musl_are_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = targets().join("../fail/files/rename_without_fsync.c");
+    let program = with_musl(&source, folder.path());
+    let recording = Recorder::new(&program, &["{dir}"]).run();
+    recording.assert_exit(0);
+    for kind in ["write", "rename", "file-sync"] {
+        let text = recording.look(&["events", "--kind", kind, "--stacks"]);
+        let events = text.matches(&format!("  {kind}  ")).count();
+        assert!(events > 0, "{text}");
+        assert_eq!(
+            text.matches("main (rename_without_fsync.c:").count(),
+            events,
+            "{text}"
+        );
+    }
+}
+
+/// Replaying the operations gives the tree that was left, or the recording fails.
+#[test]
+fn every_call_that_changes_files() {
+    let program = target("files.c", &["-O1", "-pthread", "-static"]);
+    let recording = Recorder::new(&program, &["{dir}", "alone"]).run();
+    recording.assert_exit(0);
+    let dynamic = target("files.c", &["-O1", "-pthread"]);
+    let preloaded = record(Mode::Patch, &dynamic, &["{dir}", "alone"]);
+    for kind in ["link", "unlink", "rename", "truncate", "allocate", "mapped"] {
+        assert_eq!(recording.count(kind), preloaded.count(kind), "{kind}");
+    }
+    // QEMU has no openat2 and no pwritev2.
+    for kind in ["create", "write", "file-sync"] {
+        let missing = preloaded.count(kind) - recording.count(kind);
+        assert!(missing <= 4, "{kind}: {}", recording.summary);
+    }
+    let text = recording.look(&["events", "--kind", "rename", "--stacks", "--limit", "1"]);
+    assert!(text.contains("files.c"), "{text}");
 }
 
 #[test]
