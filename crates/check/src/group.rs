@@ -4,10 +4,10 @@ use powerfail_finding::{
     Action, Code, Finding, Operation, Role, Severity, SourcePlace, assign_ids,
 };
 
-use crate::places::code_of;
+use crate::places::{code_of, is_same_code};
 use crate::races::are_about_one_store;
 use crate::root_cause::{
-    absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause,
+    absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause, lacks_flush,
     names_what_is_missing, rank,
 };
 use crate::transient::summarise_transient_data;
@@ -137,6 +137,11 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
 
 /// Puts findings of the same bug together, sorts them and gives them their ids.
 pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
+    let unflushed: Vec<SourcePlace> = findings
+        .iter()
+        .filter(|it| lacks_flush(it) && it.evidence.is_none())
+        .filter_map(|it| it.places.iter().find(|it| it.role == Role::Store).cloned())
+        .collect();
     let mut grouped: Vec<Finding> = Vec::new();
     for finding in findings {
         match grouped.iter_mut().find(|known| key(known) == key(&finding)) {
@@ -154,6 +159,7 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
             None => grouped.push(finding),
         }
     }
+    fold_inseparable(&mut grouped, &unflushed);
     fold_mirrored(&mut grouped);
     fold_interleaved(&mut grouped);
     fold_root_causes(&mut grouped);
@@ -249,6 +255,99 @@ fn fold_mirrored(findings: &mut Vec<Finding>) {
     }
 }
 
+/// Of two stores of a function, neither may survive without the other, and one of that needs no lost line: no flush repairs it, and what
+/// makes the two reachable comes too early. Of that, a further store of the function that is lost beside one of them is a part,
+/// unless it is `unflushed`.
+fn fold_inseparable(findings: &mut Vec<Finding>, unflushed: &[SourcePlace]) {
+    let mut number = 0;
+    while number < findings.len() {
+        let mirrored = |other: &Finding| {
+            let this = in_one_function(&findings[number]);
+            let swapped = in_one_function(other).map(|it| (it.function, it.survivor, it.lost));
+            this.is_some() && this.map(|it| (it.function, it.lost, it.survivor)) == swapped
+        };
+        let needs_no_loss = in_one_function(&findings[number]).is_some_and(|it| !it.loses_lines);
+        let other = findings.iter().position(mirrored).filter(|_| needs_no_loss);
+        let Some(mut other) = other else {
+            number += 1;
+            continue;
+        };
+        let is_excused = |finding: &Finding| {
+            let stores = finding.places.iter().filter(|it| it.role == Role::Store);
+            { stores }.any(|it| unflushed.iter().any(|known| is_same_code(known, it)))
+        };
+        let mut lines: Vec<(String, u32)> = Vec::new();
+        let function = in_one_function(&findings[number]).map(|it| it.function.to_owned());
+        loop {
+            let removed = findings.remove(other);
+            number -= usize::from(other < number);
+            for finding in [&removed, &findings[number]] {
+                let pair = in_one_function(finding);
+                lines.extend(
+                    pair.into_iter()
+                        .flat_map(|it| [it.lost, it.survivor])
+                        .map(|(file, line)| (file.to_owned(), line)),
+                );
+            }
+            let count = findings[number].count + removed.count;
+            absorb(&mut findings[number], removed);
+            findings[number].count = count;
+            let is_part = |(place, finding): (usize, &Finding)| {
+                let pair = in_one_function(finding).filter(|it| {
+                    place != number
+                        && it.loses_lines
+                        && it.fences
+                        && Some(it.function) == function.as_deref()
+                });
+                let mut both = pair.into_iter().flat_map(|it| [it.lost, it.survivor]);
+                both.any(|(file, line)| {
+                    lines
+                        .iter()
+                        .any(|known| (known.0.as_str(), known.1) == (file, line))
+                }) && !is_excused(finding)
+            };
+            match findings.iter().enumerate().position(is_part) {
+                Some(next) => other = next,
+                None => break,
+            }
+        }
+        number += 1;
+    }
+}
+
+/// A finding about two stores of one function, of which a crash shows that one does not survive without the other.
+#[derive(Clone, Copy)]
+struct InOneFunction<'a> {
+    function: &'a str,
+    lost: (&'a str, u32),
+    survivor: (&'a str, u32),
+    /// Whether lines are lost that hold stores from before the failure.
+    loses_lines: bool,
+    /// Whether the power fails at a fence of the function.
+    fences: bool,
+}
+
+fn in_one_function(finding: &Finding) -> Option<InOneFunction<'_>> {
+    let failure = &finding.evidence.as_ref()?.failure;
+    let (_, lost, survivor) = pair(finding)?;
+    let function = |role: Role| {
+        let place = finding.places.iter().find(|it| it.role == role)?;
+        place.function.as_deref()
+    };
+    let (lost, survivor) = ((lost.0?, lost.1?), (survivor.0?, survivor.1?));
+    let name = function(Role::Store)
+        .filter(|it| Some(*it) == function(Role::Survivor) && lost.0 == survivor.0)?;
+    let failing = finding.places.iter().find(|it| it.role == Role::Failure);
+    let mut frames = failing.iter().flat_map(|it| &it.stack);
+    failure.again.is_none().then(|| InOneFunction {
+        function: name,
+        lost,
+        survivor,
+        loses_lines: !failure.lost_lines.is_empty(),
+        fences: frames.any(|frame| frame.function.as_deref() == Some(name)),
+    })
+}
+
 /// One store must not survive without another one, and does so in two ways: where the power fails between the two, and where
 /// one thread makes the first while the second, of another thread, is not durable yet. What makes the two atomic repairs both,
 /// and no flush does: so that the power fails between them says what is wrong.
@@ -311,7 +410,9 @@ fn pair(finding: &Finding) -> Option<(Code, Line<'_>, Line<'_>)> {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{Change, Fix};
+    use powerfail_finding::{
+        Change, Evidence, FailurePoint, Fix, LostLine, RecoveryOutcome, StackFrame,
+    };
 
     use super::*;
 
@@ -325,6 +426,79 @@ mod tests {
 
     fn codes(findings: Vec<Finding>) -> Vec<Code> {
         group(findings).iter().map(|it| it.code).collect()
+    }
+
+    /// A crash at a fence of `log` that loses the store of one line, or none, beside that of another.
+    fn shown(code: Code, (lost, survivor): (u32, u32), lost_lines: usize) -> Finding {
+        let at = |role, line| SourcePlace {
+            function: Some("log".into()),
+            ..place(role, line)
+        };
+        let frame = StackFrame {
+            function: Some("log".into()),
+            file: Some("map.c".into()),
+            line: Some(30),
+            module: None,
+            offset: 0,
+            trusted: false,
+        };
+        let failure = SourcePlace {
+            stack: vec![frame],
+            ..at(Role::Failure, 30)
+        };
+        let places = vec![at(Role::Store, lost), at(Role::Survivor, survivor), failure];
+        let line = LostLine {
+            pool: 0,
+            pool_offset: 0,
+            version: 0,
+            stores: None,
+        };
+        Finding {
+            evidence: Some(Evidence {
+                failure: FailurePoint {
+                    event: 5,
+                    lost_lines: vec![line; lost_lines],
+                    again: None,
+                    filled: Vec::new(),
+                },
+                recovery: RecoveryOutcome::Exit {
+                    status: 1,
+                    command: "recovery".into(),
+                    output: String::new(),
+                },
+                last_good_event: None,
+                next_good_event: None,
+                trace: None,
+                difference: None,
+                torn: false,
+                choices: Vec::new(),
+            }),
+            ..Finding::new(code, String::new(), places)
+        }
+    }
+
+    #[test]
+    fn what_becomes_reachable_before_it_is_stored_is_one_finding() {
+        // The journal is valid before its content is there: number, image, count, in any order.
+        let number = || shown(Code::StoreNotFlushed, (7, 8), 1);
+        let image = || shown(Code::StoreNotFlushed, (8, 10), 1);
+        let order = || shown(Code::ContentTorn, (10, 8), 0);
+        assert_eq!(codes(vec![number(), image(), order()]), [Code::ContentTorn]);
+        assert_eq!(codes(vec![order(), image(), number()]), [Code::ContentTorn]);
+        // Without the proof that both orders are wrong, flushes may be missing.
+        assert_eq!(codes(vec![number(), image()]).len(), 2);
+        assert_eq!(codes(vec![number(), order()]).len(), 2);
+        // A store that nothing flushes lacks a flush of its own.
+        let store = number().places[0].clone();
+        let never = Finding::new(Code::StoreNotFlushed, String::new(), vec![store]);
+        let found = codes(vec![number(), image(), order(), never]);
+        assert_eq!(found, [Code::StoreNotFlushed, Code::ContentTorn]);
+        // Another function stores the third.
+        let mut other = number();
+        for place in &mut other.places {
+            place.function = Some("other".into());
+        }
+        assert_eq!(codes(vec![other, image(), order()]).len(), 2);
     }
 
     #[test]
@@ -346,7 +520,7 @@ mod tests {
             let mut place = SourcePlace::new(Role::Store);
             place.module = Some("toydir".into());
             place.function = Some(function.into());
-            place.stack = vec![powerfail_finding::StackFrame {
+            place.stack = vec![StackFrame {
                 function: place.function.clone(),
                 file: None,
                 line: None,
