@@ -19,6 +19,7 @@ use powerfail_config::{
     ShareArgs, Strategy, TestSettings,
 };
 use powerfail_files::{Directory, output};
+use powerfail_finding::Severity;
 use powerfail_vm::archive::Archive;
 use powerfail_vm::{
     FileSystem, Guest, Kernel, Machine, MachineOptions, MemoryLayout, Promise, Recorded, Recording,
@@ -136,12 +137,14 @@ fn run(args: &VmCheckArgs, mut settings: CrashSettings) -> anyhow::Result<Exit> 
     let mut result = run_with(&config.suppress, None, IS_OURS, |session| {
         crash(session, &settings)
     });
-    // Combinations take longer, so they come only if nothing was found without. ext4 and XFS need sectors that are written as a
+    // Combinations take longer, so they come only if no bug was found without. ext4 and XFS need sectors that are written as a
     // whole, which persistent memory does not promise: combinations always find that.
     let wants_combinations = args.strategy.is_none() && machine.file_system() == FileSystem::None;
-    let is_clean =
-        |result: &SessionResult| result.report.findings.is_empty() && !result.is_interrupted;
-    if wants_combinations && result.as_ref().is_ok_and(is_clean) {
+    let has_no_bug = |result: &SessionResult| {
+        let mut findings = result.report.findings.iter();
+        !result.is_interrupted && findings.all(|it| it.severity != Severity::Error)
+    };
+    if wants_combinations && result.as_ref().is_ok_and(has_no_bug) {
         settings.strategy = combinations(args);
         let failures = &mut settings.test.failures;
         failures.budget = failures.budget.or(Some(COMBINATIONS_BUDGET));
@@ -248,6 +251,13 @@ fn machine(args: &VmCheckArgs, out: &Path) -> anyhow::Result<Machine> {
     let pm = args.pm.unwrap_or_else(|| file_system.default_pm_len());
     let layout =
         MemoryLayout::new(pm).context("a guest has at most 2G of persistent memory: --pm")?;
+    let needed = file_system.min_pm_len();
+    anyhow::ensure!(
+        args.image.is_some() || pm >= needed,
+        "{} needs {}M of persistent memory or more: --pm",
+        file_system.name(),
+        needed >> 20
+    );
     let options = MachineOptions {
         kernel: Kernel::find(args.kernel.as_deref(), args.modules.as_deref())?,
         file_system,

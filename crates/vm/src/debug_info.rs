@@ -28,6 +28,15 @@ pub(crate) struct DebugFile {
     bytes: Vec<u8>,
 }
 
+/// A file whose addresses are those of the guest.
+#[derive(Debug)]
+pub(crate) struct LinkedFile<'a> {
+    pub(crate) path: &'a Path,
+    /// The first address.
+    pub(crate) begin: u64,
+    pub(crate) build_id: Vec<u8>,
+}
+
 /// A module where it was loaded.
 #[derive(Debug)]
 pub(crate) struct LoadedModule {
@@ -72,14 +81,37 @@ impl DebugFile {
         elf.is_some_and(|elf| elf.elf_header().e_type.get(LittleEndian) == ET_REL)
     }
 
-    /// The path of a file that has its addresses already, as the kernel has, and the first of them.
-    pub(crate) fn linked(&self) -> Option<(&Path, u64)> {
+    /// A file that has its addresses already, as the kernel has.
+    pub(crate) fn linked(&self) -> Option<LinkedFile<'_>> {
         if self.is_object() {
             return None;
         }
         let elf = self.elf()?;
         let first = elf.segments().map(|it| it.address()).min()?;
-        Some((&self.path, first / PAGE * PAGE))
+        Some(LinkedFile {
+            path: &self.path,
+            begin: first / PAGE * PAGE,
+            build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
+        })
+    }
+
+    /// Whether these functions, of which the running kernel tells, are where the file has them.
+    pub(crate) fn fits(&self, symbols: &[KernelSymbol]) -> bool {
+        let Some(elf) = self.elf() else { return false };
+        let mut known: HashMap<&str, Option<u64>> = HashMap::new();
+        for symbol in elf.symbols().filter(|it| it.kind() == SymbolKind::Text) {
+            if let Ok(name) = symbol.name() {
+                let once = known.entry(name);
+                once.and_modify(|it| *it = None)
+                    .or_insert(Some(symbol.address()));
+            }
+        }
+        let both = symbols.iter().filter_map(|it| {
+            let address = (*known.get(it.name.as_str())?)?;
+            Some(address == it.address)
+        });
+        let (same, other): (Vec<bool>, Vec<bool>) = both.partition(|is_same| *is_same);
+        same.len() > other.len()
     }
 
     /// Where a module was loaded, and its debug information there. Nothing if its functions do not fit.

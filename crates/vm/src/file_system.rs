@@ -77,6 +77,15 @@ impl FileSystem {
         }
     }
 
+    /// How much memory it needs: XFS refuses less, and ext4 has no journal then.
+    pub const fn min_pm_len(self) -> u64 {
+        match self {
+            Self::Ext4 => 8 * MIB,
+            Self::Xfs => 300 * MIB,
+            Self::None => 0,
+        }
+    }
+
     /// Makes an empty file system in a file.
     pub fn make(self, file: &Path) -> Result<()> {
         let command = match self {

@@ -328,10 +328,11 @@ impl Machine {
         };
         words.extend(["-kernel".to_owned(), option_value(&kernel)?]);
         words.extend(["-initrd".to_owned(), option_value(&self.path(INITRAMFS))?]);
+        // On a busy computer the kernel believes that its timer does not work.
         words.extend([
             "-append".to_owned(),
             format!(
-                "console=ttyS0 loglevel=5 nokaslr no5lvl panic=-1 oops=panic mitigations=off random.trust_cpu=on cryptomgr.notests {} {}",
+                "console=ttyS0 loglevel=5 no_timer_check nokaslr no5lvl panic=-1 oops=panic mitigations=off random.trust_cpu=on cryptomgr.notests {} {}",
                 layout.kernel_options(),
                 self.description.kernel_options
             ),

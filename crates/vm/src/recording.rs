@@ -24,12 +24,12 @@ use powerfail_trace::{
 
 use crate::archive::Archive;
 use crate::code_map::CodeMap;
-use crate::debug_info::DebugFile;
+use crate::debug_info::{DebugFile, LinkedFile};
 use crate::elf::{self, Section};
 use crate::error::{Result, VmError};
 use crate::file_system::Promise;
 use crate::guest::{Guest, PluginNotes, PluginUse};
-use crate::kallsyms::{self, KernelSymbol};
+use crate::kallsyms::{self, KERNEL, KernelSymbol};
 use crate::machine::{Machine, run_directory, write};
 use crate::operations::{Operations, lines};
 use crate::pages;
@@ -215,15 +215,23 @@ impl<'a> Converter<'a> {
         let files = files?;
         for (name, symbols) in kallsyms::parse(&self.recording.reference.symbols) {
             let debug = files.get(&name);
-            if let Some((path, begin)) = debug.and_then(DebugFile::linked) {
-                self.define_module(path, begin, &symbols)?;
+            let is_other = || {
+                let sentence = format!(
+                    "the debug information of {name} is not that of the {} in the guest",
+                    if name == KERNEL { "kernel" } else { "module" }
+                );
+                VmError::Guest(sentence)
+            };
+            if let Some(linked) = debug.and_then(DebugFile::linked) {
+                if !debug.is_some_and(|it| it.fits(&symbols)) {
+                    return Err(is_other());
+                }
+                self.define_module(linked, &symbols)?;
                 continue;
             }
             let loads = debug.map_or_else(Vec::new, |debug| debug.loads(&symbols));
             if debug.is_some() && loads.is_empty() {
-                return Err(VmError::Guest(format!(
-                    "the debug information of {name} is not that of the module in the guest"
-                )));
+                return Err(is_other());
             }
             if loads.is_empty() {
                 self.write_module(&directory.join(&name), &symbols, &[])?;
@@ -251,17 +259,23 @@ impl<'a> Converter<'a> {
         };
         write(path, &elf::write(symbols, debug))?;
         let path = fs::canonicalize(path).map_err(VmError::file("open", path))?;
-        self.define_module(&path, begin, symbols)
+        let written = LinkedFile {
+            path: &path,
+            begin,
+            build_id: Vec::new(),
+        };
+        self.define_module(written, symbols)
     }
 
-    /// Makes a module of a file whose addresses begin there.
-    fn define_module(&mut self, path: &Path, begin: u64, symbols: &[KernelSymbol]) -> Result<()> {
+    /// Makes a module of a file.
+    fn define_module(&mut self, file: LinkedFile<'_>, symbols: &[KernelSymbol]) -> Result<()> {
         let Some((first, len)) = elf::range(symbols) else {
             return Ok(());
         };
+        let begin = file.begin;
         let index = self.writer.define_module(&Module {
-            path: path.to_path_buf(),
-            build_id: Vec::new(),
+            path: file.path.to_path_buf(),
+            build_id: file.build_id,
             load_address: begin,
             len_bytes: first + len - begin.min(first),
             function: None,

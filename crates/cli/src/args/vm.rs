@@ -109,7 +109,7 @@ pub(crate) struct VmCheckArgs {
     #[arg(long, value_name = "DIR", help_heading = "Machine")]
     pub(crate) machine: Option<PathBuf>,
     /// Which contents of memory after a crash are tried [default: prefix; with --fs none also eager, for at most 2 minutes,
-    /// if that finds nothing]
+    /// if that finds no correctness bug]
     #[arg(long, value_enum, value_name = "STRATEGY", help_heading = "Failures")]
     pub(crate) strategy: Option<Strategy>,
     /// Events before which the power fails [default: each flush and fence]

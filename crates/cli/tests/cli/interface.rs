@@ -37,6 +37,27 @@ fn a_wrong_command_line_is_exit_code_2() {
     }
 }
 
+/// A file system without a journal would be blamed for what its size is the cause of.
+#[test]
+fn a_guest_needs_room_for_a_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = folder.path().join("ops.sh");
+    std::fs::write(&workload, "echo new > file\n").unwrap();
+    for (name, needed) in [("ext4", "8M"), ("xfs", "300M")] {
+        let mut command = command();
+        command.args(["vm", "check", "--pm", "4M", "--fs", name, "--workload"]);
+        command
+            .arg(&workload)
+            .arg("--out")
+            .arg(folder.path().join("out"));
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        let sentence = format!("error: {name} needs {needed} of persistent memory or more: --pm\n");
+        assert_eq!(errors, sentence);
+    }
+}
+
 #[test]
 fn colour_is_for_terminals_or_on_request() {
     let styled = |color: Option<&str>, no_color: bool| {
