@@ -69,9 +69,20 @@ fn is_in_operation(cause: &Finding, other: &Finding) -> bool {
 }
 
 /// The smaller, the better a finding says what is wrong, and shows it.
-fn order(finding: &Finding) -> (u32, bool, usize) {
+fn order(finding: &Finding) -> (u32, bool, bool, usize) {
     let is_doubted = finding.code == Code::StoreNotAdded && finding.severity != Severity::Error;
-    (rank(finding), is_doubted, lost_lines(finding))
+    (
+        rank(finding),
+        is_doubted,
+        is_of_second_failure(finding),
+        lost_lines(finding),
+    )
+}
+
+/// Whether a finding needs a second power failure, during recovery. Of trees, recovery has a trace of its own.
+fn is_of_second_failure(finding: &Finding) -> bool {
+    let evidence = finding.evidence.as_ref();
+    evidence.is_some_and(|it| it.failure.again.is_some() || it.trace.is_some())
 }
 
 /// Makes one finding of those that have the same root cause.
@@ -164,6 +175,9 @@ fn is_same(cause: &Finding, other: &Finding, scope: Scope) -> bool {
         let lost = lines(cause, Role::Store);
         let is_same_store = names_more && stores.iter().any(|line| lost.contains(line));
         return is_same_store || is_hint(cause.code) && is_one_run && is_same_record(cause, other);
+    }
+    if is_repeated_by_recovery(cause, other) {
+        return true;
     }
     match cause.code {
         Code::StoreNotAdded => {
@@ -489,6 +503,20 @@ fn is_repaired_together(cause: &Finding, other: &Finding) -> bool {
         && is_second(cause)
         && is_second(other)
         && share_function(cause, other)
+}
+
+/// Whether recovery makes the mistake of the workload once more, and a second failure shows it: where the workload is its own
+/// recovery, both execute the same code.
+fn is_repeated_by_recovery(cause: &Finding, other: &Finding) -> bool {
+    if is_of_second_failure(cause) || !is_of_second_failure(other) {
+        return false;
+    }
+    let is_same_mistake = cause.code == other.code
+        && subject(cause)
+            .zip(subject(other))
+            .is_some_and(|(one, other)| is_same_code(one, other));
+    let lacks_flush = is_of_missing_flush(cause.code) && cause.severity == Severity::Error;
+    is_same_mistake || lacks_flush && is_symptom(other.code) && share_function(cause, other)
 }
 
 /// Whether the subject of a finding is worth showing in the one that it is a part of.

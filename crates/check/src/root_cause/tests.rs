@@ -551,6 +551,41 @@ fn stores_that_wait_for_one_fence_come_too_late_together() {
     assert_eq!(folded(vec![lost(8, 25), needing_no_loss]).len(), 2);
 }
 
+/// The workload is its own recovery: a second failure shows the same code again.
+#[test]
+fn what_recovery_repeats_is_the_mistake_of_the_workload() {
+    let store = |line, function: &str| SourcePlace {
+        function: Some(function.into()),
+        ..place(Role::Store, line)
+    };
+    let again = |code, line, function| {
+        let mut finding = shown(code, vec![store(line, function)], exit(1), 1);
+        if let Some(evidence) = &mut finding.evidence {
+            evidence.failure.again = Some(powerfail_finding::SecondFailure {
+                failures: 2,
+                events: 5,
+                written: Vec::new(),
+            });
+        }
+        finding
+    };
+    let unflushed = || shown(Code::StoreNotFlushed, vec![store(29, "put")], exit(1), 1);
+    let rejected = Code::RecoveryRejects;
+    let one = folded(vec![again(rejected, 27, "put"), unflushed()]);
+    assert_eq!(one, [(Code::StoreNotFlushed, Severity::Error)]);
+    // Another function, and a finding that a first failure shows.
+    assert_eq!(
+        folded(vec![unflushed(), again(rejected, 40, "repair")]).len(),
+        2
+    );
+    let first = shown(rejected, vec![store(27, "put")], exit(1), 1);
+    assert_eq!(folded(vec![unflushed(), first]).len(), 2);
+    // The same line of code, and another one.
+    let early = || shown(rejected, vec![store(30, "put")], exit(1), 1);
+    assert_eq!(folded(vec![again(rejected, 30, "put"), early()]).len(), 1);
+    assert_eq!(folded(vec![early(), again(rejected, 33, "put")]).len(), 2);
+}
+
 fn called(line: u32) -> SourcePlace {
     SourcePlace {
         helper: Some(Helper {
