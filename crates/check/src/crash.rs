@@ -163,6 +163,7 @@ pub(crate) fn crash<'t>(
     let can_fail = has_failed(&crashed) || tested == Some(OracleTest::CanFail);
     crashed.depends_on_pools = can_fail || tested == Some(OracleTest::AcceptsAll);
     engine.weigh_losses(&linted, options, can_fail, places.remedy(), &mut crashed)?;
+    races::fold_unproven(&mut crashed.findings);
     engine.join_beside(&linted, &mut crashed)?;
     let is_stopped = engine.is_interrupted;
     crashed.is_interrupted = (is_stopped || tested.is_some()) && bounded.observer.is_interrupted();
@@ -317,7 +318,7 @@ fn without_crashes(
 fn not_checked(totals: &Totals) -> Option<NotChecked> {
     if totals.events == 0 {
         Some(NotChecked::NoStore)
-    } else if totals.failure_points == 0 {
+    } else if totals.failure_points == 0 && !loses_lines(totals) {
         Some(NotChecked::NoFailurePoint)
     } else if is_untried(totals) {
         Some(NotChecked::NoTime)
@@ -326,15 +327,25 @@ fn not_checked(totals: &Totals) -> Option<NotChecked> {
     }
 }
 
+/// Whether recovery has read lines that a crash can lose.
+fn loses_lines(totals: &Totals) -> bool {
+    let explored = totals.exploration.as_ref();
+    explored.is_some_and(|it| it.choices > 0)
+}
+
+/// Whether no crash that loses lines was explored.
+fn is_unexplored(totals: &Totals) -> bool {
+    let explored = totals.exploration.as_ref();
+    explored.is_none_or(|it| it.exhaustive + it.sampled + it.unchanged == 0)
+}
+
 /// Whether the time was up before any crash was tried.
 fn is_untried(totals: &Totals) -> bool {
-    let explored = totals.exploration.as_ref();
-    let is_unexplored = explored.is_none_or(|it| it.exhaustive + it.sampled + it.unchanged == 0);
     let is_unwatched = totals.races.as_ref().is_none_or(|it| it.watched == 0);
     let is_lack_of_time = totals.failure_points_not_run.no_time > 0;
     is_lack_of_time
         && totals.failure_points_run == 0
-        && is_unexplored
+        && is_unexplored(totals)
         && is_unwatched
         && totals.eager.is_none()
 }
@@ -354,8 +365,8 @@ fn judge_oracle(tested: OracleTest, options: &CrashOptions, crashed: &mut Crashe
         );
     } else if tested != OracleTest::CanFail {
         crashed.notes.push(
-            "this recovery cannot fail: it also accepts an empty pool, and data that was changed; let it check what it \
-             recovers, or give a --checker"
+            "it seems that this recovery cannot fail: it also accepts an empty pool, and data that was changed; let it check \
+             what it recovers, or give a --checker"
                 .to_owned(),
         );
     }
@@ -653,6 +664,13 @@ mod tests {
         let mut explored = totals.clone();
         explored.exploration.get_or_insert_default().sampled = 1;
         assert_eq!(not_checked(&explored), None);
+        // No moment is of the kind that was asked for, but lost lines were explored.
+        explored.failure_points = 0;
+        explored.exploration.get_or_insert_default().choices = 1;
+        assert_eq!(not_checked(&explored), None);
+        // Nothing was lost.
+        explored.exploration.get_or_insert_default().choices = 0;
+        assert_eq!(not_checked(&explored), Some(NotChecked::NoFailurePoint));
         // A share without work has had all the time that it needs.
         totals.failure_points_not_run.no_time = 0;
         assert_eq!(not_checked(&totals), None);

@@ -2,10 +2,12 @@
 //! to be blamed on the line that calls them.
 //!
 //! The trace shows which functions these are. A helper has one line that stores, or none and flushes or fences; it is
-//! called from several lines; and what it stores for one of them it never stores for another, so the caller says where.
+//! called from several lines; and the callers say where it stores: what it stores for one line it never stores for
+//! another, or else a function calls it in several lines for places that have nothing in common, as `insert` does with a
+//! record and with the count that `delete` stores as well.
 //! A function such as `insert` stores in several lines, or stores to the same place for all of its callers. Calls that
-//! the compiler has inlined count like others. A function that only flushes or fences, and that one line of a helper calls,
-//! is a part of that helper.
+//! the compiler has inlined count like others. A function that one line of a helper calls is a part of that helper, if it
+//! only flushes or fences, or if it has one line that stores and the helper has no other.
 //!
 //! It takes one pass over the trace, and then the distinct call stacks.
 
@@ -38,8 +40,8 @@ pub(crate) fn uses_of(trace: &Trace) -> Result<BTreeMap<StackId, StackUse>> {
     while let Some(record) = records.next_record()? {
         let at = match &record.body {
             Body::Pm(Event::Store { at, .. }) => Some((at.pool.0, at.offset.0)),
-            Body::Pm(Event::Flush { .. } | Event::Fence(_)) => None,
-            Body::File(FileOperation::SyncFile { .. } | FileOperation::SyncFileSystem) => None,
+            Body::Pm(Event::Flush { .. } | Event::Fence(_))
+            | Body::File(FileOperation::SyncFile { .. } | FileOperation::SyncFileSystem) => None,
             Body::File(FileOperation::Close { .. }) => continue,
             Body::File(operation) => match operation.node() {
                 Some(node) => Some((FILES, node.0.into())),
@@ -77,18 +79,63 @@ struct Candidate {
     store_lines: BTreeSet<Option<u32>>,
     /// What is stored for the lines that call it.
     callers: BTreeMap<CallingLine, BTreeSet<StoredAt>>,
+    /// The lines that call it, by the function that they are in, and by whether that is the outermost one.
+    calling_functions: BTreeMap<(Function, bool), BTreeSet<CallingLine>>,
+    /// It flushes or fences, or what it calls does.
+    orders: bool,
+    /// A part of it stores.
+    has_parts: bool,
     /// It is also seen without a caller.
     is_outermost: bool,
 }
 
 impl Candidate {
     fn is_helper(&self) -> bool {
-        let mut seen = BTreeSet::new();
-        let mut offsets = self.callers.values().flatten();
         !self.is_outermost
             && self.callers.len() > 1
             && self.store_lines.len() <= 1
-            && offsets.all(|offset| seen.insert(offset))
+            && (!self.has_parts && self.never_shares_a_place() || self.is_told_where())
+    }
+
+    /// Whether it never stores to the same place for two of the lines that call it.
+    fn never_shares_a_place(&self) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut offsets = self.callers.values().flatten();
+        offsets.all(|offset| seen.insert(offset))
+    }
+
+    /// Whether a function calls it in several lines for places that have nothing in common, whoever else stores there. Of
+    /// the outermost function that says less: a program that calls `push` and `pop` in turn stores to some places again, and
+    /// not to others. What leaves the flush to that function stores for it all the same.
+    fn is_told_where(&self) -> bool {
+        let mut lines = self.calling_functions.iter();
+        lines.any(|((_, is_outermost), lines)| {
+            if *is_outermost && (self.orders || self.has_parts) {
+                return false;
+            }
+            let mut groups = lines.iter().filter_map(|line| self.group_of(line));
+            let first = groups.next();
+            first.is_some_and(|first| groups.any(|other| other != first))
+        })
+    }
+
+    /// The first of the lines that store to the same places as a line, or to places that they share with one of these.
+    fn group_of(&self, line: &CallingLine) -> Option<&CallingLine> {
+        let mut places = self.callers.get(line).filter(|it| !it.is_empty())?.clone();
+        loop {
+            let known = places.len();
+            for stored in self.callers.values() {
+                if !stored.is_disjoint(&places) {
+                    places.extend(stored.iter().copied());
+                }
+            }
+            if places.len() == known {
+                break;
+            }
+        }
+        let mut callers = self.callers.iter();
+        let first = callers.find(|(_, stored)| !stored.is_disjoint(&places));
+        first.map(|(line, _)| line)
     }
 }
 
@@ -96,28 +143,80 @@ impl Candidate {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Helpers {
     functions: FxHashMap<Function, u64>,
-    /// Functions that flush or fence and never store, and are called from one line.
+    /// Functions that are called from one line: those that flush or fence and never store, and those that have one line that
+    /// stores.
     parts: FxHashSet<Function>,
+}
+
+/// The lines of a function at which it stores, or calls what does, and the lines that call it then.
+#[derive(Clone, Debug, Default)]
+struct StoringLines {
+    own: BTreeSet<Option<u32>>,
+    callers: BTreeSet<CallingLine>,
+    is_outermost: bool,
+}
+
+impl StoringLines {
+    /// Whether it stores in one line, and one line calls it.
+    fn are_of_part(&self) -> bool {
+        !self.is_outermost && self.own.len() == 1 && self.callers.len() == 1
+    }
+}
+
+/// The lines of all functions that store.
+fn storing_lines(uses: &[(StackUse, Vec<StackFrame>)]) -> FxHashMap<Function, StoringLines> {
+    let mut functions: FxHashMap<Function, StoringLines> = FxHashMap::default();
+    for (_, frames) in uses.iter().filter(|(done, _)| done.stores > 0) {
+        for (depth, frame) in frames.iter().enumerate() {
+            let Some(function) = function_of(frame) else {
+                break;
+            };
+            let known = functions.entry(function).or_default();
+            known.own.insert(frame.line);
+            match frames.get(depth + 1) {
+                Some(caller) => {
+                    let line = (caller.file.clone(), caller.line);
+                    known.callers.insert(line);
+                }
+                None => known.is_outermost = true,
+            }
+        }
+    }
+    functions
 }
 
 impl Helpers {
     /// Of what was done at call stacks; the frames are those of the program's own sources, innermost first.
     pub(crate) fn of(uses: impl IntoIterator<Item = (StackUse, Vec<StackFrame>)>) -> Self {
         let uses: Vec<(StackUse, Vec<StackFrame>)> = uses.into_iter().collect();
-        let storing = uses.iter().filter(|(done, _)| done.stores > 0);
-        let storing = storing.flat_map(|(_, frames)| frames.iter().filter_map(function_of));
-        let storing: FxHashSet<Function> = storing.collect();
+        let storing = storing_lines(&uses);
+        let ordering = uses.iter().filter(|(done, _)| done.stores == 0);
+        let ordering = ordering.flat_map(|(_, frames)| frames.iter().filter_map(function_of));
+        let ordering: FxHashSet<Function> = ordering.collect();
         let mut candidates: FxHashMap<Function, Candidate> = FxHashMap::default();
         for (done, frames) in uses {
+            let mut is_of_parts = done.stores > 0;
             for (depth, frame) in frames.iter().enumerate() {
                 let Some(function) = function_of(frame) else {
                     break;
                 };
-                // Who calls what stores is looked at only for the innermost function.
-                if depth > 0 && (done.stores > 0 || storing.contains(&function)) {
+                // Who calls what stores is looked at only for the innermost function, and for what it is a part of.
+                let is_of_others = depth > 0 && !is_of_parts && done.stores > 0;
+                // What stores through others and flushes by itself is no helper that only flushes.
+                if is_of_others || done.stores == 0 && storing.contains_key(&function) {
                     break;
                 }
+                let lines = storing.get(&function);
+                is_of_parts &= lines.is_some_and(StoringLines::are_of_part);
+                let orders = ordering.contains(&function);
                 let known = candidates.entry(function).or_default();
+                known.orders = orders;
+                if depth > 0 && done.stores > 0 {
+                    known.has_parts = true;
+                    known
+                        .store_lines
+                        .extend(lines.into_iter().flat_map(|it| &it.own));
+                }
                 known.stores += done.stores;
                 if done.stores > 0 {
                     known.store_lines.insert(frame.line);
@@ -125,6 +224,11 @@ impl Helpers {
                 match frames.get(depth + 1) {
                     Some(caller) => {
                         let line = (caller.file.clone(), caller.line);
+                        if let Some(function) = function_of(caller) {
+                            let is_outermost = depth + 2 == frames.len();
+                            let lines = known.calling_functions.entry((function, is_outermost));
+                            lines.or_default().insert(line.clone());
+                        }
                         let stored = known.callers.entry(line).or_default();
                         stored.extend(done.offsets.iter().copied());
                     }
@@ -133,10 +237,13 @@ impl Helpers {
             }
         }
         let is_part = |(name, it): &(&Function, &Candidate)| {
-            !storing.contains(*name) && !it.is_outermost && it.callers.len() == 1
+            !storing.contains_key(*name) && !it.is_outermost && it.callers.len() == 1
         };
         let parts = candidates.iter().filter(is_part);
-        let parts = parts.map(|(name, _)| name.clone()).collect();
+        let parts = parts.map(|(name, _)| name.clone());
+        let storing_parts = storing.iter().filter(|(_, it)| it.are_of_part());
+        let storing_parts = storing_parts.map(|(name, _)| name.clone());
+        let parts = parts.chain(storing_parts).collect();
         let helpers = candidates.into_iter().filter(|(_, it)| it.is_helper());
         Self {
             functions: helpers.map(|(name, it)| (name, it.stores)).collect(),
@@ -160,8 +267,14 @@ impl Helpers {
         count
     }
 
+    /// How many stores the helper of these frames has executed; nothing if there is none.
+    pub(crate) fn stores_of(&self, frames: &[StackFrame]) -> Option<u64> {
+        let outermost = self.count(frames).checked_sub(1)?;
+        self.stores_in(&frames[outermost])
+    }
+
     /// How many stores a helper has executed; nothing if the function of a frame is none.
-    pub(crate) fn stores_in(&self, frame: &StackFrame) -> Option<u64> {
+    fn stores_in(&self, frame: &StackFrame) -> Option<u64> {
         self.functions.get(&function_of(frame)?).copied()
     }
 }
@@ -223,6 +336,44 @@ mod tests {
     }
 
     #[test]
+    fn what_two_functions_use_for_one_variable_is_a_helper() {
+        let insert = [("put_u64", 3), ("insert", 11), ("main", 20)];
+        let delete = [("put_u64", 3), ("delete", 15), ("main", 21)];
+        let uses = vec![
+            stored(0, &[("put_u64", 3), ("insert", 10), ("main", 20)]),
+            stored(64, &insert),
+            stored(64, &delete),
+        ];
+        assert_eq!(count(uses, &insert), 1);
+        // The outermost function, which flushes what is stored.
+        let uses = vec![
+            stored(0, &[("put_u64", 3), ("main", 20)]),
+            stored(64, &[("put_u64", 3), ("main", 22)]),
+            stored(64, &[("put_u64", 3), ("main", 24)]),
+            ordered(&[("main", 21)]),
+        ];
+        assert_eq!(count(uses, &[("put_u64", 3), ("main", 22)]), 1);
+        // One variable, whoever calls it.
+        let uses = vec![
+            stored(64, &[("set_count", 3), ("insert", 10), ("main", 20)]),
+            stored(64, &[("set_count", 3), ("insert", 11), ("main", 20)]),
+            stored(64, &[("set_count", 3), ("delete", 15), ("main", 21)]),
+        ];
+        assert_eq!(
+            count(uses, &[("set_count", 3), ("insert", 10), ("main", 20)]),
+            0
+        );
+        // Places that others have in common are one.
+        let uses = vec![
+            stored(0, &[("push", 3), ("fill", 10), ("main", 20)]),
+            stored(8, &[("push", 3), ("fill", 11), ("main", 20)]),
+            stored(0, &[("push", 3), ("refill", 15), ("main", 21)]),
+            stored(8, &[("push", 3), ("refill", 15), ("main", 21)]),
+        ];
+        assert_eq!(count(uses, &[("push", 3), ("fill", 10), ("main", 20)]), 0);
+    }
+
+    #[test]
     fn what_only_a_helper_calls_is_a_part_of_it() {
         let uses = vec![
             ordered(&[("clwb", 1), ("persist", 5), ("insert", 12), ("main", 20)]),
@@ -238,7 +389,7 @@ mod tests {
             ordered(&[("sfence", 2), ("save", 6), ("main", 20)]),
         ];
         assert_eq!(count(once, &[("clwb", 1), ("save", 5), ("main", 20)]), 0);
-        // What stores is no part of what calls it.
+        // What stores is no part of what stores elsewhere, too.
         let entry = vec![
             stored(0, &[("write_entry", 1), ("insert", 5), ("main", 20)]),
             stored(64, &[("insert", 6), ("main", 20)]),
@@ -246,6 +397,35 @@ mod tests {
         ];
         let store = [("write_entry", 1), ("insert", 5), ("main", 20)];
         assert_eq!(count(entry, &store), 0);
+    }
+
+    #[test]
+    fn what_stores_through_one_line_is_a_helper_with_its_parts() {
+        let through = |offset: u64, line: u32| {
+            let frames = [
+                ("store", 1),
+                ("put", 3),
+                ("write_field", 5),
+                ("mkfs", line),
+                ("main", 20),
+            ];
+            stored(offset, &frames)
+        };
+        let frames = [
+            ("store", 1),
+            ("put", 3),
+            ("write_field", 5),
+            ("mkfs", 11),
+            ("main", 20),
+        ];
+        assert_eq!(count(vec![through(0, 10), through(64, 11)], &frames), 3);
+        // Always the same place.
+        assert_eq!(count(vec![through(0, 10), through(0, 11)], &frames), 0);
+        // Of what only the outermost function calls, it is not known who decides.
+        let insert =
+            |offset: u64, line: u32| stored(offset, &[("put", 3), ("insert", 5), ("main", line)]);
+        let frames = [("put", 3), ("insert", 5), ("main", 20)];
+        assert_eq!(count(vec![insert(0, 20), insert(64, 21)], &frames), 0);
     }
 
     #[test]
@@ -259,6 +439,14 @@ mod tests {
         };
         assert_eq!(count(set(0), &[("set", 3), ("main", 20)]), 0);
         assert_eq!(count(set(8), &[("set", 3), ("main", 20)]), 1);
+        // What is stored again after `pop`.
+        let again = vec![
+            stored(0, &[("push", 3), ("main", 20)]),
+            stored(8, &[("push", 3), ("main", 21)]),
+            stored(8, &[("push", 3), ("main", 23)]),
+            ordered(&[("push", 4), ("main", 20)]),
+        ];
+        assert_eq!(count(again, &[("push", 3), ("main", 20)]), 0);
         // Two lines that store.
         let push = vec![
             stored(0, &[("push", 3), ("main", 20)]),

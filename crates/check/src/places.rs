@@ -262,10 +262,9 @@ impl<'t> Places<'t> {
 
     /// How many stores were executed by the helper at a call stack; nothing if it is none.
     pub(crate) fn stores_of_helper(&mut self, stack: StackId) -> Result<Option<u64>> {
-        let frames = self.frames(stack, AddressKind::Instruction);
-        let innermost = frames.iter().find(|it| is_users(it));
-        let helpers = self.helpers()?;
-        Ok(innermost.and_then(|frame| helpers.stores_in(frame)))
+        let mut frames = self.frames(stack, AddressKind::Instruction);
+        frames.retain(is_users);
+        Ok(self.helpers()?.stores_of(&frames))
     }
 
     fn helpers(&mut self) -> Result<&Helpers> {

@@ -55,7 +55,7 @@ use pairs::{Pair, Pairs};
 use shadows::{ShadowPass, WatchChanges};
 use watch::{WatchSettings, WatchedPoint, watch};
 
-pub(crate) use fold::{are_about_one_store, fold, fold_survivors};
+pub(crate) use fold::{are_about_one_store, fold, fold_survivors, fold_unproven};
 
 /// What a worker has: an executor, and the shadow at its position.
 type WatchWorker<'w, 't> = (OracleExecutor<'w, 't>, ShadowPass<'t>);

@@ -589,24 +589,32 @@ fn is_not_added_again(cause: &Finding, other: &Finding) -> bool {
     other.code == Code::StoreNotAdded && stores(cause).any(is_store)
 }
 
-/// Whether something that needs no flush is flushed a few lines after a store that lacks one: it is the wrong thing. A
-/// fence after that has nothing to wait for.
+/// Whether something that needs no flush is flushed some lines after a store that lacks one, in the same function: it is
+/// the wrong thing. A fence after that has nothing to wait for.
 fn is_flushed_instead(cause: &Finding, other: &Finding) -> bool {
+    const LINES_MAX: u32 = 12;
     is_of_missing_flush(cause.code)
-        && matches!(other.code, Code::RedundantFlush | Code::RedundantFence)
+        && matches!(
+            other.code,
+            Code::RedundantFlush | Code::RedundantFence | Code::VolatileFlush
+        )
         && cause.severity == Severity::Error
-        && is_right_before(cause, other)
+        && is_before(cause, other, LINES_MAX)
         && share_function(cause, other)
 }
 
 /// Whether the subject of a finding is at most a few lines of code before that of another one.
 fn is_right_before(first: &Finding, then: &Finding) -> bool {
     const LINES_MAX: u32 = 3;
+    is_before(first, then, LINES_MAX)
+}
+
+fn is_before(first: &Finding, then: &Finding, lines_max: u32) -> bool {
     let line = |finding: &Finding| subject(finding).and_then(|it| it.line);
     let distance = line(first)
         .zip(line(then))
         .and_then(|(first, then)| then.checked_sub(first));
-    distance.is_some_and(|distance| (1..=LINES_MAX).contains(&distance))
+    distance.is_some_and(|distance| (1..=lines_max).contains(&distance))
 }
 
 /// Whether two findings are about stores of one function and transaction to memory near each other, which is one object: one

@@ -8,7 +8,7 @@ use std::fmt;
 
 use powerfail_finding::{Code, Finding};
 
-/// With fewer lines of code each has its own finding.
+/// Where the type is not known, lines of code have something in common from this number on.
 const LINES_MIN: usize = 3;
 /// How many of the lines are shown.
 const LINES_SHOWN: usize = 8;
@@ -23,7 +23,8 @@ pub(crate) fn summarise_transient_data(findings: &mut Vec<Finding>) {
     }
     let mut gone = vec![false; findings.len()];
     for (owner, numbers) in by_owner {
-        if numbers.len() < LINES_MIN {
+        let is_one_object = matches!(owner, Owner::Type(_));
+        if numbers.len() < if is_one_object { 2 } else { LINES_MIN } {
             continue;
         }
         let places = numbers
@@ -129,12 +130,13 @@ mod tests {
             (1..=27).map(|line| found("Arena::Arena()", line)).collect();
         findings.push(found("List::List()", 40));
         findings.push(found("List::push(int)", 41));
+        findings.push(found("Queue::Queue()", 50));
         summarise_transient_data(&mut findings);
         let counts: Vec<_> = findings
             .iter()
             .map(|it| (it.count, it.places.len()))
             .collect();
-        assert_eq!(counts, [(27, LINES_SHOWN), (1, 1), (1, 1)]);
+        assert_eq!(counts, [(27, LINES_SHOWN), (2, 2), (1, 1)]);
         assert_eq!(
             findings[0].message,
             "27 lines of code of `Arena` store data that is never made durable"

@@ -1,7 +1,8 @@
 //! Whether recovery can fail at all: it is tried on pools that no crash could leave.
 //!
-//! The pools are the final ones, emptied, or with one line changed that recovery reads. A recovery that accepts all of
-//! them may still be a good one: it may repair whatever it finds, and fail only by a crash of its own. So there are two
+//! The pools are the final ones, emptied, or with lines changed that recovery reads: a few of them one by one, as a whole and
+//! in single words, because a field may be valid only beside another one, and then all of them, because one copy may stand
+//! for another. A recovery that accepts all of them may still be a good one: it may repair whatever it finds, and fail only by a crash of its own. So there are two
 //! answers. If it does the same on all of them, by what it prints, reads and leaves in the pools, then no crash image
 //! could have made a difference, and nothing was checked. If it does not, a note says that it accepts everything.
 
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 
 use powerfail_explore::lazy::PageLines;
 use powerfail_image::Patch;
-use powerfail_model::{Event, EventIndex, LineId, LineIndex, Place, PoolOffset};
+use powerfail_model::{Event, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
 use powerfail_oracle::{Branch, ExploreRequest, LineTable, Verdict};
 use powerfail_trace::Trace;
 
@@ -30,6 +31,8 @@ const EVENTS_MAX: u64 = 65_536;
 const LINES_MAX: usize = 2048;
 /// How many lines are changed, one at a time.
 const LINES_CHANGED: usize = 4;
+/// How many lines are changed at once.
+const LINES_AT_ONCE: usize = 256;
 /// The unit of a change, whatever the domain.
 const LINE_BYTES: usize = 64;
 
@@ -53,14 +56,40 @@ enum Change {
     Zero,
     /// To something that no program writes. Each byte changes in its own way, so that fields that were equal differ.
     Scramble,
+    /// As if its first word that is not zero had never been written.
+    ZeroFirst,
+    /// The same for its last one.
+    ZeroLast,
 }
+
+const CHANGES: [Change; 4] = [
+    Change::Zero,
+    Change::Scramble,
+    Change::ZeroFirst,
+    Change::ZeroLast,
+];
 
 impl Change {
     fn apply(self, bytes: &mut [u8]) {
-        for (byte, number) in bytes.iter_mut().zip(1_u8..) {
-            match self {
-                Self::Zero => *byte = 0,
-                Self::Scramble => *byte ^= number.wrapping_mul(0x9d) | 1,
+        const WORD_BYTES: usize = 8;
+        let is_written = |word: &&mut [u8]| word.iter().any(|byte| *byte != 0);
+        let mut words = bytes.chunks_mut(WORD_BYTES);
+        match self {
+            Self::Zero => bytes.fill(0),
+            Self::Scramble => {
+                for (byte, number) in bytes.iter_mut().zip(1_u8..) {
+                    *byte ^= number.wrapping_mul(0x9d) | 1;
+                }
+            }
+            Self::ZeroFirst => {
+                if let Some(word) = words.find(is_written) {
+                    word.fill(0);
+                }
+            }
+            Self::ZeroLast => {
+                if let Some(word) = words.rfind(is_written) {
+                    word.fill(0);
+                }
             }
         }
     }
@@ -88,8 +117,8 @@ fn try_changed(
     can_watch: bool,
     observer: &mut dyn Observer,
 ) -> Result<OracleTest, CheckError> {
-    // An empty pool, two changes of each line, and an unchanged pool.
-    const RUNS: u64 = 2 + 2 * LINES_CHANGED as u64;
+    // An empty pool, the changes of each line, all lines at once, and an unchanged pool.
+    const RUNS: u64 = 3 + (CHANGES.len() * LINES_CHANGED) as u64;
     let end = EventIndex(trace.event_count());
     let mut runs = Vec::new();
     let mut accepts = |runner: &mut Runner<'_>,
@@ -113,7 +142,7 @@ fn try_changed(
     let stored = stored_lines(trace)?;
     let mut watcher = ReadWatcher {
         end,
-        watched: PageLines::of(stored.iter().copied(), LINE_BYTES),
+        watched: pages_of(trace, &stored),
     };
     let mut read = None;
     if can_watch {
@@ -123,15 +152,23 @@ fn try_changed(
         Some(read) if !read.is_empty() => lines_of(read),
         _ => stored,
     };
+    let at_once: Vec<LineId> = lines.iter().copied().take(LINES_AT_ONCE).collect();
     let lines = spread(&lines);
     let changes = || {
         let lines = lines.iter();
-        lines.flat_map(|line| [Change::Zero, Change::Scramble].map(|change| (*line, change)))
+        lines.flat_map(|line| CHANGES.map(|change| (*line, change)))
     };
     for (line, change) in changes() {
         if !accepts(runner, &|paths| change_line(paths, line, change))? {
             return Ok(OracleTest::CanFail);
         }
+    }
+    let scramble = |paths: &[Option<PathBuf>]| {
+        let mut lines = at_once.iter();
+        lines.try_for_each(|line| change_line(paths, *line, Change::Scramble))
+    };
+    if !accepts(runner, &scramble)? {
+        return Ok(OracleTest::CanFail);
     }
     if lines.is_empty() || !accepts(runner, &|_| Ok(()))? {
         return Ok(OracleTest::CanFail);
@@ -249,9 +286,28 @@ fn change_line(paths: &[Option<PathBuf>], line: LineId, change: Change) -> io::R
     let file = File::options().read(true).write(true).open(path)?;
     let mut bytes = [0; LINE_BYTES];
     let offset = line.line.0 * LINE_BYTES as u64;
+    // Behind the end of a file the rest of a page can be read, and holds nothing.
+    if offset + LINE_BYTES as u64 > file.metadata()?.len() {
+        return Ok(());
+    }
     file.read_exact_at(&mut bytes, offset)?;
     change.apply(&mut bytes);
     file.write_all_at(&bytes, offset)
+}
+
+/// The pages of these lines, and the first page of each pool, with all of their lines: recovery may read what the workload
+/// does not write, such as a flag that says that something is damaged.
+fn pages_of(trace: &Trace, lines: &[LineId]) -> Vec<PageLines> {
+    let first = (0..trace.pools().len() as u32).map(|pool| LineId {
+        pool: PoolIndex(pool),
+        line: LineIndex(0),
+    });
+    let lines: BTreeSet<LineId> = lines.iter().copied().chain(first).collect();
+    let mut pages = PageLines::of(lines, LINE_BYTES);
+    for page in &mut pages {
+        page.lines = u64::MAX;
+    }
+    pages
 }
 
 /// The lines that the last stores of the workload wrote, in the order of pools and offsets.
@@ -293,4 +349,27 @@ fn spread(lines: &[LineId]) -> Vec<LineId> {
     let mut chosen: Vec<LineId> = chosen.filter_map(|it| lines.get(it)).copied().collect();
     chosen.dedup();
     chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_of_the_line_or_of_one_word() {
+        let mut line = [0; LINE_BYTES];
+        line[9] = 7;
+        line[20] = 8;
+        line[32] = 9;
+        let changed = |change: Change| {
+            let mut bytes = line;
+            change.apply(&mut bytes);
+            [bytes[9], bytes[20], bytes[32]]
+        };
+        assert_eq!(changed(Change::Zero), [0, 0, 0]);
+        assert_eq!(changed(Change::ZeroFirst), [0, 8, 9]);
+        assert_eq!(changed(Change::ZeroLast), [7, 8, 0]);
+        let scrambled = changed(Change::Scramble);
+        assert!(scrambled[0] != 7 && scrambled[1] != 8 && scrambled[2] != 9);
+    }
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use powerfail_config::Partition;
 use powerfail_explore::{
-    FailurePoint, FailurePointsByStack, ImageDigest, Plan, PlanOptions, PlannedPoint, PointSearch,
+    FailurePoint, FailurePointsByStack, Granularity, ImageDigest, Plan, PlanOptions, PlannedPoint,
+    PointSearch,
 };
 use powerfail_finding::{Code, Finding, PointsNotRun, Role};
 use powerfail_model::{CrashState, Event, EventIndex, LineId, LineIndex};
@@ -164,6 +165,13 @@ impl Engine<'_, '_> {
             budget: options.budget,
         });
         crashed.notes.extend(notes(&plan));
+        let is_of_kind = matches!(options.tree.granularity, Granularity::Only(_));
+        if points == 0 && is_of_kind && plan.left_out.in_creation == 0 {
+            crashed.notes.push(
+                "no operation of the kind that --failure-points names follows a store: no crash with every store durable was tried"
+                    .to_owned(),
+            );
+        }
         for stack in tree.stacks() {
             crashed.tried.prefix(stack.stack).points += stack.occurrences;
         }

@@ -168,6 +168,10 @@ fn message(pair: &Pair, places: &[SourcePlace], remedy: Remedy) -> String {
     let reads = format!("{who} reads{}", in_function(with(places, Role::Load)));
     let stored = format!("data stored{}", in_function(with(places, Role::Store)));
     match pair.kind {
+        // No flush would help.
+        ReadKind::Race | ReadKind::Strict if pair.shown_by == Some(ShownBy::EveryStore) => {
+            format!("{reads} {stored}, and fails although every store is durable")
+        }
         ReadKind::Race | ReadKind::Strict => {
             let lacks = match pair.first.why {
                 Some(NotDurable::NeverFlushed) => format!("and not {} yet", remedy.done()),

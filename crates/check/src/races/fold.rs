@@ -1,13 +1,14 @@
 //! One bug once: a race and what other crashes blame on the loss of the same store.
 
-use powerfail_finding::{Code, Evidence, Finding, NotDurable, Role, Severity, SourcePlace};
+use powerfail_finding::{Code, Finding, NotDurable, Role, Severity, SourcePlace};
 
 use crate::places::{CodeLine, line_of};
-use crate::root_cause::{add_consequence, lacks_flush};
+use crate::root_cause::{add_consequence, is_of_missing_flush, lacks_flush};
 
 /// Adds races to what is known. Where recovery was seen to fail because of a race, whatever else is blamed on
 /// the loss of the same store is the same bug, and the race says more about it: who reads it, and why that is not
-/// safe. A race of which no run shows that it matters adds its reader to what is known about the store.
+/// safe. A race of which no run shows that it matters adds its reader to what is known about the store. So does one whose store
+/// comes too early or too late even if nothing is lost.
 pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
     // What others are folded into comes first.
     races.sort_by_key(|race| (race.severity != Severity::Error, race.evidence.is_none()));
@@ -16,10 +17,18 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
             findings.push(race);
             continue;
         };
-        let needs_no_loss = evidence_of(&race).is_some_and(|it| it.failure.lost_lines.is_empty());
-        let is_about =
-            |known: &Finding| blames(known, &writer) || needs_no_loss && survives(known, &writer);
-        if race.code == Code::CrossFailureRace && race.evidence.is_some() {
+        let is_race = race.code == Code::CrossFailureRace;
+        let is_about = |known: &Finding| blames(known, &writer);
+        let needs_no_loss =
+            |known: &&mut Finding| !is_about(known) && is_of_program_order(known, &race);
+        let is_lost = findings.iter().any(is_about);
+        if is_race
+            && !is_lost
+            && let Some(known) = findings.iter_mut().find(needs_no_loss)
+        {
+            // No flush helps: the moment between two stores is what is wrong.
+            add_readers(known, race);
+        } else if is_race && race.evidence.is_some() {
             let why = why_not_durable(&race);
             let is_part = |known: &Finding| {
                 is_about(known)
@@ -31,9 +40,7 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
                 absorb(&mut race, known);
             }
             findings.push(race);
-        } else if race.code == Code::CrossFailureRace
-            && let Some(known) = findings.iter_mut().find(|known| is_about(known))
-        {
+        } else if is_race && let Some(known) = findings.iter_mut().find(|known| is_about(known)) {
             add_readers(known, race);
         } else {
             findings.push(race);
@@ -47,11 +54,12 @@ pub(crate) fn are_about_one_store(one: &Finding, other: &Finding) -> bool {
         let stores = race.places.iter().filter(|it| it.role == Role::Store);
         race.code == Code::CrossFailureRace
             && race.severity == Severity::Error
-            && stores.map(line_of).any(|writer| {
-                blames(known, &writer)
-                    || is_overwritten(known, &writer)
-                    || is_unflushed(known, &writer, why_not_durable(race))
-            })
+            && (is_of_program_order(known, race)
+                || stores.map(line_of).any(|writer| {
+                    blames(known, &writer)
+                        || is_overwritten(known, &writer)
+                        || is_unflushed(known, &writer, why_not_durable(race))
+                }))
     };
     is_it(one, other) || is_it(other, one)
 }
@@ -131,16 +139,48 @@ fn why_not_durable(race: &Finding) -> Option<NotDurable> {
     race.read.as_ref().and_then(|read| read.not_durable)
 }
 
-/// Whether recovery fails with every store in place, up to the store of a line.
-fn survives(finding: &Finding, writer: &CodeLine) -> bool {
-    let mut stores = finding.places.iter().filter(|it| it.role == Role::Survivor);
+/// Whether recovery fails between two stores with every store in place up to there, and a race is about one of the two:
+/// about the later one, or about the earlier one without a crash that loses it. Then it is the order of the stores that is
+/// wrong, whether or not they are flushed.
+fn is_of_program_order(finding: &Finding, race: &Finding) -> bool {
+    let needs_no_loss = |finding: &Finding| {
+        let evidence = finding.evidence.as_ref();
+        evidence.is_some_and(|it| it.failure.lost_lines.is_empty() && it.failure.again.is_none())
+    };
+    let writer = store_of(race).map(line_of);
+    let is_at = |role: Role| {
+        let mut places = finding.places.iter().filter(|it| it.role == role);
+        places.any(|it| Some(line_of(it)) == writer)
+    };
+    let is_early = is_at(Role::Survivor) && (race.evidence.is_none() || needs_no_loss(race));
+    let is_between = finding.places.iter().any(|it| it.role == Role::Survivor);
     finding.severity == Severity::Error
-        && evidence_of(finding).is_some_and(|it| it.failure.lost_lines.is_empty())
-        && stores.any(|it| line_of(it) == *writer)
+        && !finding.code.class().is_of_reads()
+        && needs_no_loss(finding)
+        && is_between
+        && (is_early || is_at(Role::Store))
 }
 
-fn evidence_of(finding: &Finding) -> Option<&Evidence> {
-    finding.evidence.as_ref()
+/// Adds to a confirmed race what the lint says about the same store: that recovery has failed without it was not known there.
+pub(crate) fn fold_unproven(findings: &mut Vec<Finding>) {
+    let mut number = 0;
+    while number < findings.len() {
+        let other = &findings[number];
+        let store = store_of(other).map(line_of);
+        let is_of_same_store = |race: &Finding| {
+            race.code == Code::CrossFailureRace
+                && race.evidence.is_some()
+                && store_of(race).map(line_of) == store
+        };
+        let race = findings.iter().position(is_of_same_store);
+        match race.filter(|_| is_of_missing_flush(other.code) && other.evidence.is_none()) {
+            Some(race) => {
+                let other = findings.remove(number);
+                absorb(&mut findings[race - usize::from(number < race)], other);
+            }
+            None => number += 1,
+        }
+    }
 }
 
 /// What fewer lost lines show is shown better. A fix belongs to the crash state that it makes impossible, and so do the
@@ -176,7 +216,7 @@ fn absorb(race: &mut Finding, mut known: Finding) {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{FailurePoint, LostLine, RecoveryOutcome, UnsafeRead};
+    use powerfail_finding::{Evidence, FailurePoint, LostLine, RecoveryOutcome, UnsafeRead};
 
     use super::*;
 
@@ -305,6 +345,50 @@ mod tests {
             lost.places[0].line = Some(line);
             assert_eq!(are_about_one_store(&lost, &race), is_about, "{line}");
         }
+    }
+
+    #[test]
+    fn a_race_of_stores_in_the_wrong_order_adds_its_reader() {
+        let early = || {
+            let mut known = shown(Code::RecoveryRejects, 20, 11, 0);
+            known.places.push(place(Role::Survivor, 6));
+            known
+        };
+        let race = |line: u32, lost: usize| {
+            let mut race = shown(Code::CrossFailureRace, 30, 6, lost);
+            race.places[0].line = Some(line);
+            race.places.push(place(Role::Load, 40));
+            race
+        };
+        // The later store lost, and the earlier one in place.
+        for race in [race(7, 1), race(6, 0)] {
+            assert!(are_about_one_store(&race, &early()));
+            let findings = folded(vec![early()], race);
+            let [known] = &findings[..] else {
+                panic!("{findings:?}");
+            };
+            assert_eq!(known.code, Code::RecoveryRejects);
+            assert!(known.places.iter().any(|it| it.role == Role::Load));
+        }
+        // If the earlier one is lost, something else is wrong as well.
+        assert_eq!(folded(vec![early()], race(6, 1)).len(), 2);
+    }
+
+    #[test]
+    fn what_the_lint_says_about_the_store_of_a_race_is_part_of_it() {
+        let unflushed = |line: u32| Finding {
+            severity: Severity::Warning,
+            ..Finding::new(
+                Code::StoreNotFlushed,
+                String::new(),
+                vec![place(Role::Store, line)],
+            )
+        };
+        let race = shown(Code::CrossFailureRace, 30, 6, 1);
+        let mut findings = vec![unflushed(7), race, unflushed(7), unflushed(8)];
+        fold_unproven(&mut findings);
+        let codes: Vec<_> = findings.iter().map(|it| it.code).collect();
+        assert_eq!(codes, [Code::CrossFailureRace, Code::StoreNotFlushed]);
     }
 
     #[test]

@@ -348,7 +348,7 @@ fn a_flush_of_the_wrong_thing_is_part_of_the_missing_one() {
     };
     let one = [(Code::StoreNotFlushed, Severity::Error)];
     assert_eq!(folded(vec![flush("update", 9), missing()]), one);
-    for (function, line) in [("update", 6), ("update", 11), ("insert", 9)] {
+    for (function, line) in [("update", 6), ("update", 20), ("insert", 9)] {
         assert_eq!(folded(vec![flush(function, line), missing()]).len(), 2);
     }
 }

@@ -153,7 +153,7 @@ pub(crate) const fn not_checked_text(reason: NotChecked) -> (&'static str, &'sta
             "pass the path of the directory to --recover, where {dir} stands for it, or give a --checker",
         ),
         NotChecked::RecoveryCannotFail => (
-            "recovery cannot fail: it also accepts an empty pool and changed data, and does the same with them",
+            "recovery does the same with each pool that was tried, an empty one and changed ones among them",
             "let recovery check what it recovers and exit with a code other than 0, or give a --checker or a --dump",
         ),
         NotChecked::NeedsFile => (
