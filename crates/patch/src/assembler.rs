@@ -4,10 +4,18 @@
 //! Every jump has a 32-bit displacement, so that the length of code does not depend on where it
 //! lies. Errors are kept until the end: a caller emits a whole trampoline and asks once.
 
+use core::mem;
+
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 use powerfail_protocol::ScratchSlot;
 
 use crate::emit::{EmitError, StateMap, WaysOut};
+use crate::encode;
+
+const LAHF: u8 = 0x9f;
+const SAHF: u8 = 0x9e;
+const SETO_AL: [u8; 3] = [0x0f, 0x90, 0xc0];
+const ADD_AL_7F: [u8; 3] = [0x80, 0xc0, 0x7f];
 
 const MAX_LABELS: usize = 64;
 const MAX_FIXUPS: usize = 96;
@@ -28,7 +36,8 @@ pub(crate) enum Condition {
 pub(crate) struct Assembler<'e> {
     encoder: &'e mut Encoder,
     base: u64,
-    len: usize,
+    /// The code so far, in the encoder's buffer.
+    code: Vec<u8>,
     labels: [Option<usize>; MAX_LABELS],
     label_count: usize,
     fixups: [(usize, Label); MAX_FIXUPS],
@@ -67,7 +76,7 @@ pub(crate) fn gs(offset: u32) -> MemoryOperand {
         Register::None,
         1,
         i64::from(offset),
-        4,
+        8,
         false,
         Register::GS,
     )
@@ -80,10 +89,11 @@ pub(crate) fn number(register: Register) -> u8 {
 
 impl<'e> Assembler<'e> {
     pub(crate) fn new(encoder: &'e mut Encoder, base: u64) -> Self {
+        let code = encoder.take_buffer();
         Self {
             encoder,
             base,
-            len: 0,
+            code,
             labels: [None; MAX_LABELS],
             label_count: 0,
             fixups: [(0, Label(0)); MAX_FIXUPS],
@@ -103,12 +113,12 @@ impl<'e> Assembler<'e> {
         if instruction.is_ip_rel_memory_operand() || instruction.near_branch_target() != 0 {
             self.ways_out.add_unknown();
         }
-        match self
-            .encoder
-            .encode(&instruction, self.base.wrapping_add(self.len as u64))
-        {
-            Ok(len) => self.len += len,
-            Err(_) => self.fail(EmitError::Encoding(instruction.code())),
+        let here = self.base.wrapping_add(self.code.len() as u64);
+        self.encoder.set_buffer(mem::take(&mut self.code));
+        let encoded = self.encoder.encode(&instruction, here);
+        self.code = self.encoder.take_buffer();
+        if encoded.is_err() {
+            self.fail(EmitError::Encoding(instruction.code()));
         }
     }
 
@@ -118,26 +128,41 @@ impl<'e> Assembler<'e> {
 
     /// Register, register.
     pub(crate) fn rr(&mut self, code: Code, to: Register, from: Register) {
+        if let Some(encoded) = encode::registers(code, to, from) {
+            return self.raw(encoded.bytes());
+        }
         self.built(code, Instruction::with2(code, to, from).ok());
     }
 
     /// Register, memory.
     pub(crate) fn rm(&mut self, code: Code, to: Register, from: MemoryOperand) {
+        if let Some(encoded) = encode::memory(code, to, &from) {
+            return self.raw(encoded.bytes());
+        }
         self.built(code, Instruction::with2(code, to, from).ok());
     }
 
     /// Memory, register.
     pub(crate) fn mr(&mut self, code: Code, to: MemoryOperand, from: Register) {
+        if let Some(encoded) = encode::memory(code, from, &to) {
+            return self.raw(encoded.bytes());
+        }
         self.built(code, Instruction::with2(code, to, from).ok());
     }
 
     /// Memory, immediate.
     pub(crate) fn mi(&mut self, code: Code, to: MemoryOperand, value: i32) {
+        if let Some(encoded) = encode::memory_immediate(code, &to, value) {
+            return self.raw(encoded.bytes());
+        }
         self.built(code, Instruction::with2(code, to, value).ok());
     }
 
     /// Register, immediate.
     pub(crate) fn ri(&mut self, code: Code, to: Register, value: i32) {
+        if let Some(encoded) = encode::register_immediate(code, to, value) {
+            return self.raw(encoded.bytes());
+        }
         self.built(code, Instruction::with2(code, to, value).ok());
     }
 
@@ -166,10 +191,7 @@ impl<'e> Assembler<'e> {
 
     /// Appends bytes as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.encoder.write_u8(*byte);
-        }
-        self.len += bytes.len();
+        self.code.extend_from_slice(bytes);
     }
 
     /// `mov register, value`, in its shortest form.
@@ -195,7 +217,7 @@ impl<'e> Assembler<'e> {
     /// Saves a register of the target to its slot: from here on the code may change it.
     pub(crate) fn spill(&mut self, register: Register) {
         self.save(ScratchSlot::Register(number(register)), register);
-        self.states.spill(self.len, number(register));
+        self.states.spill(self.code.len(), number(register));
     }
 
     /// Gives a register back its value before the operation.
@@ -206,23 +228,23 @@ impl<'e> Assembler<'e> {
     /// As `reload`, for good: from here on the register is the target's.
     pub(crate) fn restore(&mut self, register: Register) {
         self.reload(register);
-        self.states.restore(self.len, number(register));
+        self.states.restore(self.code.len(), number(register));
     }
 
     /// The register has its value of after the operation, by other means.
     pub(crate) fn restored(&mut self, register: Register) {
-        self.states.restore(self.len, number(register));
+        self.states.restore(self.code.len(), number(register));
     }
 
     /// Saves the flags to their slot. Needs RAX.
     pub(crate) fn spill_flags(&mut self) {
         self.save_flags(ScratchSlot::Flags);
-        self.states.spill(self.len, StateMap::FLAGS);
+        self.states.spill(self.code.len(), StateMap::FLAGS);
     }
 
     pub(crate) fn save_flags(&mut self, slot: ScratchSlot) {
-        self.op0(Code::Lahf);
-        self.r(Code::Seto_rm8, Register::AL);
+        self.raw(&[LAHF]);
+        self.raw(&SETO_AL);
         self.save(slot, Register::RAX);
     }
 
@@ -230,12 +252,12 @@ impl<'e> Assembler<'e> {
     pub(crate) fn load_flags(&mut self, slot: ScratchSlot) {
         self.load(Register::RAX, slot);
         // AL is 0 or 1: the sum overflows if it is 1.
-        self.ri(Code::Add_rm8_imm8, Register::AL, 0x7f);
-        self.op0(Code::Sahf);
+        self.raw(&ADD_AL_7F);
+        self.raw(&[SAHF]);
     }
 
     pub(crate) fn restored_flags(&mut self) {
-        self.states.restore(self.len, StateMap::FLAGS);
+        self.states.restore(self.code.len(), StateMap::FLAGS);
     }
 
     /// Where the target's registers are now.
@@ -255,13 +277,13 @@ impl<'e> Assembler<'e> {
 
     /// The label is here, reached by falling through.
     pub(crate) fn bind(&mut self, label: Label) {
-        self.labels[label.0] = Some(self.len);
+        self.labels[label.0] = Some(self.code.len());
     }
 
     /// The label is here, reached by jumps from where the registers were in `state`.
     pub(crate) fn bind_in(&mut self, label: Label, state: u32) {
         self.bind(label);
-        self.states.set(self.len, state);
+        self.states.set(self.code.len(), state);
     }
 
     /// The 32-bit displacement of a hand-made instruction that ends with it.
@@ -271,7 +293,7 @@ impl<'e> Assembler<'e> {
 
     fn fix(&mut self, label: Label) {
         if let Some(fixup) = self.fixups.get_mut(self.fixup_count) {
-            *fixup = (self.len, label);
+            *fixup = (self.code.len(), label);
             self.fixup_count += 1;
         } else {
             self.fail(EmitError::TooLong);
@@ -302,10 +324,10 @@ impl<'e> Assembler<'e> {
 
     /// A jump to code outside.
     pub(crate) fn jump_to(&mut self, target: u64) {
-        let from = self.base.wrapping_add(self.len as u64 + 5);
+        let from = self.base.wrapping_add(self.code.len() as u64 + 5);
         if let Ok(displacement) = i32::try_from(target.wrapping_sub(from).cast_signed()) {
             self.raw(&[0xe9]);
-            self.ways_out.add(self.len);
+            self.ways_out.add(self.code.len());
             self.raw(&displacement.to_le_bytes());
         } else {
             self.fail(EmitError::OutOfReach);
@@ -314,28 +336,32 @@ impl<'e> Assembler<'e> {
 
     /// Offset of the next instruction.
     pub(crate) fn position(&self) -> usize {
-        self.len
+        self.code.len()
     }
 
     /// Resolves the labels and copies the code out.
-    pub(crate) fn finish(self, out: &mut [u8]) -> Result<Assembled, EmitError> {
-        let mut code = self.encoder.take_buffer();
-        let result = self.error.map_or(Ok(()), Err).and_then(|()| {
-            for (position, label) in &self.fixups[..self.fixup_count] {
-                let target = self.labels[label.0].ok_or(EmitError::TooLong)?;
-                let displacement = target.wrapping_sub(position + 4) as u32;
-                code[*position..position + 4].copy_from_slice(&displacement.to_le_bytes());
-            }
-            let out = out.get_mut(..self.len).ok_or(EmitError::TooLong)?;
-            out.copy_from_slice(&code);
-            Ok(Assembled {
-                len_bytes: self.len,
-                states: self.states,
-                ways_out: self.ways_out,
-            })
-        });
-        code.clear();
-        self.encoder.set_buffer(code);
-        result
+    pub(crate) fn finish(mut self, out: &mut [u8]) -> Result<Assembled, EmitError> {
+        self.error.map_or(Ok(()), Err)?;
+        for (position, label) in &self.fixups[..self.fixup_count] {
+            let target = self.labels[label.0].ok_or(EmitError::TooLong)?;
+            let displacement = target.wrapping_sub(position + 4) as u32;
+            self.code[*position..position + 4].copy_from_slice(&displacement.to_le_bytes());
+        }
+        let len_bytes = self.code.len();
+        let out = out.get_mut(..len_bytes).ok_or(EmitError::TooLong)?;
+        out.copy_from_slice(&self.code);
+        Ok(Assembled {
+            len_bytes,
+            states: self.states,
+            ways_out: self.ways_out,
+        })
+    }
+}
+
+impl Drop for Assembler<'_> {
+    /// The next one gets the buffer.
+    fn drop(&mut self) {
+        self.code.clear();
+        self.encoder.set_buffer(mem::take(&mut self.code));
     }
 }

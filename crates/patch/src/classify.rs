@@ -281,7 +281,12 @@ impl Classifier {
     }
 
     /// Shows the instruction at the beginning of `code`; its length.
-    fn scan_one(&mut self, code: &[u8], address: u64, visit: &mut impl FnMut(Scanned)) -> usize {
+    pub(crate) fn scan_one(
+        &mut self,
+        code: &[u8],
+        address: u64,
+        visit: &mut impl FnMut(Scanned),
+    ) -> usize {
         let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
         let target = instruction.near_branch_target();
         let silent = may_be_silent(&instruction)

@@ -22,9 +22,11 @@
 mod assembler;
 mod classify;
 mod emit;
+mod encode;
 mod flow;
 mod quick;
 mod redirect;
+mod sweep;
 pub mod tactic;
 mod variant;
 
@@ -34,9 +36,9 @@ pub use classify::{
 };
 pub use emit::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter,
-    EmitterSettings, Interruption, LOADS_MOVE, LockedFences, LockedWork, MAX_ACCESS_LEN,
-    MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, RepeatedWork, STORES_MOVE, StateMap, Trampoline, Turns,
-    UNREAD_SHIFT, VolatileFlushes, WaysOut, WorkForm,
+    EmitterSettings, Interruption, KeptStates, LOADS_MOVE, LockedFences, LockedWork,
+    MAX_ACCESS_LEN, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, RepeatedWork, STORES_MOVE, StateMap,
+    Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes, WaysOut, WorkForm,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

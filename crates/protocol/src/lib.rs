@@ -76,4 +76,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;

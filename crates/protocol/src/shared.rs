@@ -134,6 +134,9 @@ pub struct RecordingControl {
     pub trees: TreeTable,
     /// What orders the records of all threads.
     pub clock: Clock,
+    /// Behind all slots that a thread has ever had: who looks for threads need not touch the memory of others. Grows before
+    /// a slot is taken.
+    pub slots_end: AtomicU32,
 }
 
 /// Where the clock is in every process of the target.

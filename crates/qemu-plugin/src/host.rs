@@ -267,8 +267,9 @@ impl Appender {
         // SAFETY: an atomic of the control page.
         let number = unsafe { &(*base()).next_thread }.fetch_add(1, Ordering::AcqRel);
         let free = (0..SLOTS_MAX as u32).find(|slot| {
-            // SAFETY: an atomic of a slot.
-            let thread = unsafe { &(*slot_at(*slot)).thread };
+            // SAFETY: atomics of the control page and of a slot.
+            let (end, thread) = unsafe { (&(*base()).slots_end, &(*slot_at(*slot)).thread) };
+            end.fetch_max(*slot + 1, Ordering::AcqRel);
             thread
                 .compare_exchange(0, number + 1, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()

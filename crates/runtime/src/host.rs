@@ -82,6 +82,12 @@ pub(crate) fn slots() -> &'static [ThreadSlot] {
     }
 }
 
+/// Those that a thread has or ever had.
+pub(crate) fn used_slots() -> &'static [ThreadSlot] {
+    let end = control().slots_end.load(Ordering::Acquire) as usize;
+    &slots()[..end.min(SLOTS_MAX)]
+}
+
 /// How stores are to be caught.
 pub(crate) fn mode() -> Mode {
     if control().mode == Mode::Trap as u32 {

@@ -50,7 +50,9 @@ pub use access::{
     STORES_MOVE, UNREAD_SHIFT,
 };
 pub use settings::{EmitterSettings, LockedFences, Turns, VolatileFlushes};
-pub use state::{Interruption, LockedWork, RepeatedWork, StateMap, Trampoline, WaysOut, WorkForm};
+pub use state::{
+    Interruption, KeptStates, LockedWork, RepeatedWork, StateMap, Trampoline, WaysOut, WorkForm,
+};
 
 use crate::assembler::Assembler;
 use crate::classify::{Action, Means, Site, StoreForm};

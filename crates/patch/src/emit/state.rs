@@ -195,28 +195,43 @@ impl StateMap {
         self.set(offset, self.last() & !(1 << bit));
     }
 
-    fn at(&self, offset: usize) -> u32 {
-        let before = self.changes[..self.count].iter().rev();
-        before
-            .into_iter()
-            .find(|(from, _)| usize::from(*from) <= offset)
-            .map_or(0, |(_, state)| *state)
-    }
-
     /// The slots that hold what the target's registers were, for a thread whose next instruction is
     /// at `offset`: [`ScratchSlot::Register`] and [`ScratchSlot::Flags`].
     pub fn slots_at(&self, offset: usize) -> impl Iterator<Item = ScratchSlot> + use<> {
-        let state = self.at(offset);
-        (0..=Self::FLAGS)
-            .filter(move |bit| state & 1 << bit != 0)
-            .map(|bit| {
-                if bit == Self::FLAGS {
-                    ScratchSlot::Flags
-                } else {
-                    ScratchSlot::Register(bit)
-                }
-            })
+        slots_at(&self.changes[..self.count], offset)
     }
+
+    /// The same in as much memory as it needs.
+    pub fn kept(&self) -> KeptStates {
+        KeptStates(self.changes[..self.count].into())
+    }
+}
+
+/// A [`StateMap`] that is kept.
+#[derive(Clone, Debug)]
+pub struct KeptStates(Box<[(u16, u32)]>);
+
+impl KeptStates {
+    /// As [`StateMap::slots_at`].
+    pub fn slots_at(&self, offset: usize) -> impl Iterator<Item = ScratchSlot> + use<> {
+        slots_at(&self.0, offset)
+    }
+}
+
+fn slots_at(changes: &[(u16, u32)], offset: usize) -> impl Iterator<Item = ScratchSlot> + use<> {
+    let mut before = changes.iter().rev();
+    let state = before
+        .find(|(from, _)| usize::from(*from) <= offset)
+        .map_or(0, |(_, state)| *state);
+    (0..=StateMap::FLAGS)
+        .filter(move |bit| state & 1 << bit != 0)
+        .map(|bit| {
+            if bit == StateMap::FLAGS {
+                ScratchSlot::Flags
+            } else {
+                ScratchSlot::Register(bit)
+            }
+        })
 }
 
 #[cfg(test)]
@@ -261,5 +276,9 @@ mod tests {
         assert_eq!(slots(9), [ScratchSlot::Register(6)]);
         assert_eq!(slots(25), [ScratchSlot::Register(6), ScratchSlot::Flags]);
         assert_eq!(slots(30), [ScratchSlot::Flags]);
+        let kept = states.kept();
+        for offset in 0..40 {
+            assert_eq!(kept.slots_at(offset).collect::<Vec<_>>(), slots(offset));
+        }
     }
 }

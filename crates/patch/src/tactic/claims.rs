@@ -41,6 +41,17 @@ impl Claims {
             .map(|claim| claim.site)
     }
 
+    /// Whether any byte from an address up to another belongs to a patch.
+    pub fn owns_any(&self, from: u64, to: u64) -> bool {
+        // As in `touching`: what can reach the first byte begins just before it.
+        let first = self.claims.partition_point(|claim| claim.from + 16 < from);
+        from < to
+            && self.claims[first..]
+                .iter()
+                .take_while(|claim| claim.from < to)
+                .any(|claim| claim.owned && from < claim.to)
+    }
+
     /// The end of the changed instruction that a byte belongs to, and whether that is the site itself
     /// and not one that made room for it.
     pub(super) fn owned_end(&self, address: u64) -> Option<(u64, bool)> {
@@ -116,6 +127,12 @@ mod tests {
         assert_eq!(claims.owner(0x1003), Some(0x1003));
         assert_eq!(claims.dependant(0x1004), Some(0x1000));
         assert_eq!(claims.dependant(0x1005), None);
+        for from in 0xff8..0x1010 {
+            for to in from..0x1010 {
+                let owns_any = (from..to).any(|address| claims.owner(address).is_some());
+                assert_eq!(claims.owns_any(from, to), owns_any, "{from:#x}..{to:#x}");
+            }
+        }
         claims.forget_site(0x1000);
         assert_eq!(claims.dependant(0x1004), None);
         assert_eq!(claims.owner(0x1007), Some(0x1003));

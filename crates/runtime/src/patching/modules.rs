@@ -163,10 +163,28 @@ impl Modules {
             return new;
         }
         let new = module.functions();
-        self.functions.extend_from_slice(&new);
-        self.functions.sort_unstable();
-        self.functions.dedup_by_key(|function| function.start);
+        self.insert(&new);
         new
+    }
+
+    /// Adds functions of a module, which are in the order of their addresses.
+    fn insert(&mut self, new: &[Function]) {
+        let (Some(first), Some(last)) = (new.first(), new.last()) else {
+            return;
+        };
+        let at = self
+            .functions
+            .partition_point(|function| function.start < first.start);
+        let behind = self
+            .functions
+            .partition_point(|function| function.start <= last.start);
+        let is_known = at < behind;
+        self.functions.splice(at..at, new.iter().copied());
+        // Functions of other modules among them, and those that a table has twice.
+        if is_known || new.windows(2).any(|pair| pair[0].start >= pair[1].start) {
+            self.functions.sort_unstable();
+            self.functions.dedup_by_key(|function| function.start);
+        }
     }
 }
 

@@ -143,7 +143,7 @@ impl<E> Patcher<E> {
 
     /// Whether patches use none of the bytes in a range.
     pub(crate) fn is_unclaimed(&self, from: u64, len: usize) -> bool {
-        (from..from + len as u64).all(|address| self.claims.owner(address).is_none())
+        !self.claims.owns_any(from, from + len as u64)
     }
 
     /// Forgets the code in a range: it is gone, or is other code.

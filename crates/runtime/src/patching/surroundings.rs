@@ -5,16 +5,17 @@ use core::cell::RefCell;
 use std::collections::BTreeSet;
 
 use powerfail_patch::tactic::{Surroundings, Targets};
-use powerfail_patch::{Classifier, Scanned};
+use powerfail_patch::{Classifier, MAX_INSTRUCTION_LEN, Scanned};
 
 use crate::patching::arenas::Arenas;
 use crate::patching::modules::Function;
 
 /// The instructions of a function.
 pub(crate) struct FunctionLayout {
+    function_start: u64,
     /// Where control can come to other than from the instruction before, in order.
     branch_targets: Vec<u64>,
-    /// Where instructions begin, in order.
+    /// A bit for each byte of the function: whether an instruction begins there.
     starts: Vec<u64>,
 }
 
@@ -26,25 +27,40 @@ impl FunctionLayout {
         bytes: &[u8],
         mut visit: impl FnMut(&Scanned),
     ) -> Self {
-        let mut layout = Self {
-            branch_targets: Vec::new(),
-            starts: Vec::new(),
-        };
+        let mut starts = vec![0; bytes.len().div_ceil(64)];
+        let mut branch_targets = Vec::new();
         classifier.scan(bytes, function.start, |scanned| {
             visit(&scanned);
-            layout.starts.push(scanned.address);
-            layout.branch_targets.extend(scanned.branch_target);
+            let (word, bit) = place_of(scanned.address - function.start);
+            starts[word] |= bit;
+            branch_targets.extend(scanned.branch_target);
         });
-        layout.branch_targets.sort_unstable();
-        layout
+        branch_targets.sort_unstable();
+        Self {
+            function_start: function.start,
+            branch_targets,
+            starts,
+        }
+    }
+
+    /// Whether an instruction begins at an address.
+    fn is_start(&self, address: u64) -> bool {
+        let offset = address.checked_sub(self.function_start);
+        offset.is_some_and(|offset| {
+            let (word, bit) = place_of(offset);
+            self.starts.get(word).is_some_and(|word| word & bit != 0)
+        })
     }
 
     /// Where instructions begin in a range.
-    pub(crate) fn starts_in(&self, from: u64, to: u64) -> &[u64] {
-        let first = self.starts.partition_point(|start| *start < from);
-        let behind = self.starts.partition_point(|start| *start < to);
-        &self.starts[first..behind.max(first)]
+    pub(crate) fn starts_in(&self, from: u64, to: u64) -> impl Iterator<Item = u64> + use<'_> {
+        (from..to).filter(|address| self.is_start(*address))
     }
+}
+
+/// The word and the bit of a byte of a function.
+const fn place_of(offset: u64) -> (usize, u64) {
+    ((offset / 64) as usize, 1 << (offset % 64))
 }
 
 /// What the planner asks.
@@ -65,9 +81,10 @@ impl Surroundings for PlanContext<'_> {
     }
 
     fn instruction_before(&self, address: u64) -> Option<u64> {
-        let starts = &self.layout?.starts;
-        let at = starts.binary_search(&address).ok()?;
-        starts.get(at.checked_sub(1)?).copied()
+        let layout = self.layout?;
+        let mut before = (address.saturating_sub(MAX_INSTRUCTION_LEN as u64)..address).rev();
+        layout.is_start(address).then_some(())?;
+        before.find(|before| layout.is_start(*before))
     }
 
     fn is_unsettled(&self, address: u64) -> bool {

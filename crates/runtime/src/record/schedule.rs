@@ -330,7 +330,7 @@ fn is_locked(mutex: u64) -> bool {
 
 /// Asks the host whether a thread sleeps; whether it has answered that it does.
 fn asks_whether_it_sleeps(number: u32) -> bool {
-    let mut slots = host::slots().iter();
+    let mut slots = host::used_slots().iter();
     let Some(slot) = slots.find(|slot| slot.thread.load(Ordering::Relaxed) == number + 1) else {
         return true;
     };

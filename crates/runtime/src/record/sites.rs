@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_patch::tactic::{CodeView, Plan, Tactic, Targets};
 use powerfail_patch::{
-    Action, EmitError, Emitter, EmitterSettings, LockedWork, MAX_INSTRUCTION_LEN, MAX_SITE_LEN,
-    MAX_TRAMPOLINE_LEN, Means, Redirected, RepeatedWork, Site, StateMap, Trampoline, Turns,
+    Action, EmitError, Emitter, EmitterSettings, KeptStates, LockedWork, MAX_INSTRUCTION_LEN,
+    MAX_SITE_LEN, MAX_TRAMPOLINE_LEN, Means, Redirected, RepeatedWork, Site, Trampoline, Turns,
     VolatileFlushes,
 };
 use powerfail_protocol::SiteId;
@@ -26,7 +26,7 @@ use powerfail_protocol::message::SiteTactic;
 use powerfail_protocol::shared::Mode;
 
 use self::announced::AnnouncedSites;
-use self::system_calls::{SYSCALL, may_have_system_calls};
+use self::system_calls::SYSCALL;
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
 use crate::patching::modules::{self, Description, Function, LoadedModule, Modules};
@@ -83,7 +83,7 @@ pub(crate) struct Sites {
 struct Entry {
     trampoline: u64,
     len: u64,
-    states: StateMap,
+    states: KeptStates,
     /// Offset in the trampoline of what writes to the alias.
     work_at: Option<usize>,
     committed_at: Option<usize>,
@@ -262,14 +262,7 @@ impl Sites {
         module.code_outside_of(functions, |from, to| {
             // SAFETY: segments of loaded modules are readable.
             let bytes = unsafe { code::view(from, to - from) };
-            if may_have_system_calls(bytes) || may_have_silent_sites(bytes) {
-                let mut is_code = true;
-                classifier.scan_strictly(bytes, from, |scanned| {
-                    is_code &= scanned.is_valid;
-                    let concerns_us = scanned.is_system_call || scanned.silent.is_some();
-                    count += usize::from(is_code && concerns_us);
-                });
-            }
+            count += classifier.count_concerning(bytes, from);
         });
         if count > 0 {
             let mut path = [0; 4096];
@@ -327,21 +320,19 @@ impl Sites {
     fn find_silent(&mut self, functions: &[Function]) -> Vec<Site> {
         let mut silent = Vec::new();
         for function in functions.iter().copied() {
-            // SAFETY: functions of loaded modules are readable.
-            let bytes = unsafe { code::view(function.start, function.end - function.start) };
-            let is_starter = (function.start..function.end).contains(&self.thread_starter);
-            let silent_end = silent_sites_end(bytes);
-            if is_starter || silent_end == 0 {
+            if (function.start..function.end).contains(&self.thread_starter) {
                 continue;
             }
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
             let restored = self.without_breakpoints(function, bytes);
-            let bytes = &restored.as_deref().unwrap_or(bytes)[..silent_end];
-            self.patcher
-                .classifier
-                .scan(bytes, function.start, |scanned| {
-                    let is_stack = |site: &Site| site.instruction.is_stack_instruction();
-                    silent.extend(scanned.silent.filter(|site| !is_stack(site)));
-                });
+            let bytes = restored.as_deref().unwrap_or(bytes);
+            let classifier = &mut self.patcher.classifier;
+            classifier.scan_silent(bytes, function.start, |site| {
+                if !site.instruction.is_stack_instruction() {
+                    silent.push(site);
+                }
+            });
         }
         silent
     }
@@ -649,7 +640,7 @@ impl Sites {
             Entry {
                 trampoline: settled.place,
                 len: settled.len,
-                states: trampoline.states,
+                states: trampoline.states.kept(),
                 work_at: trampoline.work_at,
                 committed_at: trampoline.committed_at,
                 repeated_work: trampoline.repeated_work,
@@ -823,18 +814,6 @@ pub(crate) fn may_have_silent_sites(bytes: &[u8]) -> bool {
             second < 0x50 || second & 0xfc == 0x64 || second & 0xf8 == 0x80 || second >= 0xf2;
         is_exchange || is_flush_or_fence || is_request || first == 0xf0 && is_lockable
     })
-}
-
-/// Behind this there is no flush, fence, locked operation or client request in these bytes. Zero: there is none.
-fn silent_sites_end(bytes: &[u8]) -> usize {
-    const BLOCK_LEN: usize = 128;
-    let starts = (0..bytes.len()).step_by(BLOCK_LEN);
-    let with_one = starts.rev().find(|start| {
-        // What begins at the end of a block is told by the byte behind.
-        let end = bytes.len().min(start + BLOCK_LEN + 1);
-        may_have_silent_sites(&bytes[*start..end])
-    });
-    with_one.map_or(0, |start| bytes.len().min(start + BLOCK_LEN + MAX_SITE_LEN))
 }
 
 /// What `xsave` of all enabled components takes.

@@ -46,7 +46,7 @@ pub(crate) fn share_pools() {
 /// start and to map a pool, so stores that others have begun without a lock are made by then.
 pub(crate) fn begin_process() {
     let process = sys::getpid();
-    let others = host::slots().iter().filter(|slot| {
+    let others = host::used_slots().iter().filter(|slot| {
         slot.thread.load(Ordering::Acquire) != 0
             && slot.process_id.load(Ordering::Relaxed) != process
     });

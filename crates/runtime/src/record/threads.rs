@@ -159,12 +159,13 @@ pub(crate) fn is_on_own_stack(address: u64) -> bool {
 /// `parent` is the process that this one was forked from just now, or 0.
 fn attach_with(private: u64, parent: u32, number: Option<u32>) {
     let number = number.unwrap_or_else(reserve_number);
-    let slot = host::slots().iter().find(|slot| {
+    let slot = (1u32..).zip(host::slots()).find(|(end, slot)| {
+        host::control().slots_end.fetch_max(*end, Ordering::AcqRel);
         slot.thread
             .compare_exchange(0, number + 1, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     });
-    let Some(slot) = slot else {
+    let Some((_, slot)) = slot else {
         host::fatal("the target has more threads than can be recorded")
     };
     slot.process_id.store(sys::getpid(), Ordering::Relaxed);
@@ -373,7 +374,7 @@ impl Saved {
 pub(crate) fn set_refill_entry(entry: u64) {
     REFILL_ENTRY.store(entry, Ordering::Release);
     let process = sys::getpid();
-    for slot in host::slots() {
+    for slot in host::used_slots() {
         let is_ours = slot.thread.load(Ordering::Acquire) != 0
             && slot.process_id.load(Ordering::Relaxed) == process;
         if is_ours {

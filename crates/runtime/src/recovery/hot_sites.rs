@@ -347,22 +347,22 @@ impl Patching for HotSites {
         let has_frame_pointer = has_frame_pointer(code.bytes);
         let from = site.address().saturating_sub(REACH);
         for at in layout.starts_in(from, site.address() + REACH) {
-            let bytes = code.from(*at);
-            if *at == site.address() || claims.owner(*at).is_some() {
+            let bytes = code.from(at);
+            if at == site.address() || claims.owner(at).is_some() {
                 continue;
             }
             let bytes = &bytes[..bytes.len().min(MAX_INSTRUCTION_LEN)];
-            let other = classifier.classify(bytes, *at);
+            let other = classifier.classify(bytes, at);
             let base = other.instruction.memory_base();
             let is_local = matches!(base, Register::RSP | Register::RIP)
                 || has_frame_pointer && base == Register::RBP;
             let may_be_patched = !is_local
-                && !self.refused.contains(at)
+                && !self.refused.contains(&at)
                 && emitter.check(&other.instruction).is_ok();
             // What has a breakpoint must stay where that is known.
-            let is_silent = other.is_silent() || ordering::stands_at(*at);
-            if !self.entries.contains_key(at) && (is_silent || may_be_patched) {
-                unsettled.insert(*at);
+            let is_silent = other.is_silent() || ordering::stands_at(at);
+            if !self.entries.contains_key(&at) && (is_silent || may_be_patched) {
+                unsettled.insert(at);
             }
         }
         unsettled
