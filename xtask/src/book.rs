@@ -25,16 +25,29 @@ pub fn build(root: &Path, out: &Path) -> anyhow::Result<PathBuf> {
         out.join("book.toml"),
         fs::read(root.join("docs/book.toml"))?,
     )?;
-    run(Command::new("mdbook").arg("build").arg(out))?;
+    run(Command::new(program(root)?).arg("build").arg(out))?;
     let html = out.join("html");
     let broken = broken_links(&html)?;
     ensure!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
     Ok(html.join("index.html"))
 }
 
-/// Whether mdBook can be run.
-pub fn is_installed() -> bool {
-    Command::new("mdbook").arg("--version").output().is_ok()
+/// mdBook, which is built once below `target` if it is not installed: Debian 12 has no package of it.
+fn program(root: &Path) -> anyhow::Result<PathBuf> {
+    const VERSION: &str = "0.5.4";
+    if Command::new("mdbook").arg("--version").output().is_ok() {
+        return Ok("mdbook".into());
+    }
+    let tools = root.join("target/tools");
+    let program = tools.join("bin/mdbook");
+    if !program.exists() {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["install", "mdbook", "--version", VERSION, "--locked"]);
+        // It is run once or twice: building it should not take long.
+        cargo.args(["--debug", "--no-default-features", "--quiet", "--root"]);
+        run(cargo.arg(&tools).env_remove("CARGO_TARGET_DIR"))?;
+    }
+    Ok(program)
 }
 
 /// Makes the source of the book.

@@ -16,7 +16,7 @@ use crate::tests::Tally;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci              install what the tests need, then fmt, clippy, docs and all tests
+  ci              install what the tests need, then fmt, clippy, docs, book and all tests
   test            build and run all tests, on all cores
   size            build the binary as it ships and compare its size with the limit
   example         record a small program with a bug, and show what a crash would leave of its pool
@@ -28,7 +28,7 @@ usage: cargo xtask COMMAND
   deb             build the Debian package, in target/deb
   notices         print the licences of the crates that powerfail contains
   picture         make docs/figures/report.png, the picture of a report in README.md (needs chromium)
-  book            build the pages of docs as a book, in target/book, and check its links (needs mdbook)
+  book            build the pages of docs as a book, in target/book, and check its links
   bench [NAME [OPTIONS]]
                   run the benchmarks (all, or those of one file in benches/, with its options)
   fuzz [SECONDS [NAME]]
@@ -148,9 +148,6 @@ fn picture() -> anyhow::Result<()> {
 
 /// Builds the documentation as a book.
 fn make_book() -> anyhow::Result<()> {
-    if !book::is_installed() {
-        bail!("mdbook is not installed: apt install mdbook (Debian 13), or cargo install mdbook");
-    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let first = book::build(&root, &root.join("target/book"))?;
     println!("{}", first.display());
@@ -195,6 +192,10 @@ fn ci() -> anyhow::Result<()> {
             eprintln!("xtask: {error:#}");
             broken.push(name);
         }
+    }
+    if let Err(error) = step("book", make_book) {
+        eprintln!("xtask: {error:#}");
+        broken.push("book");
     }
     let mut tally = Tally::default();
     let tests = step("tests", || {
