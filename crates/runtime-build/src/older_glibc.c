@@ -56,6 +56,11 @@ HIDDEN int lstat64(const char *restrict path, struct stat64 *restrict out)
 	return fstatat64(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
 }
 
+HIDDEN int fstatat(int fd, const char *restrict path, struct stat *restrict out, int flags)
+{
+	return (int)syscall(SYS_newfstatat, fd, path, out, flags);
+}
+
 HIDDEN int fstat(int fd, struct stat *out)
 {
 	return (int)syscall(SYS_fstat, fd, out);

@@ -116,7 +116,7 @@ fn what_recovery_does_is_logged() {
             (LogKind::Flush, 8192),
             (LogKind::Fence, 0),
             (LogKind::StoreNonTemporal, 8256),
-            (LogKind::Fence, 0),
+            // There are two: what is right behind a fence has nothing to order.
             (LogKind::Fence, 0),
             (LogKind::Store, 8320),
             (LogKind::Sync, 0),
@@ -124,7 +124,7 @@ fn what_recovery_does_is_logged() {
         assert_eq!(kinds, expected.map(|(kind, offset)| (kind as u32, offset)));
         assert_eq!(log[0].2, 1u64.to_le_bytes());
         assert_eq!(log[3].2, 7u32.to_le_bytes());
-        assert_eq!(log[6].2, 5u64.to_le_bytes());
+        assert_eq!(log[5].2, 5u64.to_le_bytes());
     }
     zygote.stop();
 }
@@ -178,9 +178,9 @@ fn a_locked_operation_that_is_logged_has_its_effect() {
         assert_eq!(outcomes[0].output, "100\n");
         let log: Vec<(u32, u64, Vec<u8>)> = zygote.log();
         let kinds: Vec<u32> = log.iter().map(|event| event.0).collect();
-        let mut expected = vec![LogKind::Fence as u32; 101];
-        expected[0] = LogKind::Store as u32;
-        assert_eq!(kinds, expected);
+        // All hundred are executed, and those behind the first have nothing to order.
+        let expected = [LogKind::Store, LogKind::Fence];
+        assert_eq!(kinds, expected.map(|kind| kind as u32));
     }
     zygote.stop();
 }
