@@ -104,7 +104,7 @@ impl Candidate {
         offsets.all(|offset| seen.insert(offset))
     }
 
-    /// Whether a function calls it in several lines for places that have nothing in common, whoever else stores there. Of
+    /// Whether a function calls it in several lines for places that have nothing in common, even if other functions store there, too. Of
     /// the outermost function that says less: a program that calls `push` and `pop` in turn stores to some places again, and
     /// not to others. What leaves the flush to that function stores for it all the same.
     fn is_told_where(&self) -> bool {
@@ -353,7 +353,7 @@ mod tests {
             ordered(&[("main", 21)]),
         ];
         assert_eq!(count(uses, &[("put_u64", 3), ("main", 22)]), 1);
-        // One variable, whoever calls it.
+        // One variable for all callers.
         let uses = vec![
             stored(64, &[("set_count", 3), ("insert", 10), ("main", 20)]),
             stored(64, &[("set_count", 3), ("insert", 11), ("main", 20)]),

@@ -116,7 +116,7 @@ fn beginning_before(code: &[u8], known: usize, candidate: usize) -> Beginning {
 /// Follows the sequences of instructions that begin in the window from `from` on, until only one is left or they are
 /// behind the candidate. `None`: they have not met, and the candidate may belong to an instruction of one of them.
 fn meet(code: &[u8], from: usize, candidate: usize) -> Option<Beginning> {
-    // Where each of the sequences goes on, from `at`. The true one is among them.
+    // The next instruction of each sequence, from `at`. The true sequence is among them.
     let mut pending: u32 = (1 << MAX_INSTRUCTION_LEN) - 1;
     let mut at = from;
     loop {

@@ -26,7 +26,7 @@ pub(crate) struct InterruptedExecution {
 
 /// What interruptions have in common that are alike: the instructions that stored in the whole recovery, how many of these
 /// stores were made before the power failed, and for each line that they changed, how many contents it can have. A store
-/// that changes nothing makes no further content, so a recovery that restores what is there already is another one.
+/// that changes nothing makes no further content, so a recovery that stores the existing value again is not alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Kind(u128);
 
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!(taken, (all, 0));
         }
         assert_eq!(choose(&mut chosen, 2, recovery(0, 1, 0x1020)), (all, 0));
-        // It stores what is there already.
+        // It stores the existing value again.
         let silent = recovery(0, 0, 0x1010);
         let all = silent.points.len();
         assert!(all > 0);

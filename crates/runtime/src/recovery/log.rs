@@ -18,7 +18,7 @@ use super::state::State;
 /// How many stores this execution has logged.
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 
-/// How long the log was behind the last fence, and whose that was. A branch that was left goes on behind an earlier one.
+/// How long the log was behind the last fence, and whose that was. A branch that is resumed continues behind an earlier fence.
 static LAST_FENCE_END: AtomicU64 = AtomicU64::new(0);
 static LAST_FENCE_THREAD: AtomicU32 = AtomicU32::new(0);
 
