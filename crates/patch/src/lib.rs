@@ -24,6 +24,8 @@ mod classify;
 mod emit;
 mod encode;
 mod flow;
+#[cfg(test)]
+mod mapped_code;
 mod quick;
 mod redirect;
 mod sweep;

@@ -325,9 +325,10 @@ fn operands_len(code: &[u8], at: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
 
     use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+
+    use crate::mapped_code::mapped_code;
 
     use super::{Quick, QuickKind, decode};
     use crate::classify::{MAX_INSTRUCTION_LEN, may_be_silent};
@@ -365,30 +366,9 @@ mod tests {
         true
     }
 
-    /// The code of the files that this process has mapped: the test, the C library and others.
-    fn mapped_code() -> Vec<u8> {
-        let maps = fs::read_to_string("/proc/self/maps").expect("the mappings of this process");
-        let mut all = Vec::new();
-        for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
-            let mut words = line.split_whitespace();
-            let (Some(range), Some(offset), Some(path)) =
-                (words.next(), words.nth(1), words.nth(2))
-            else {
-                continue;
-            };
-            let Ok(file) = fs::read(path) else { continue };
-            let number = |text: &str| usize::from_str_radix(text, 16).expect("a number");
-            let (from, to) = range.split_once('-').expect("a range");
-            let offset = number(offset);
-            let end = (offset + number(to) - number(from)).min(file.len());
-            all.extend_from_slice(&file[offset..end]);
-        }
-        all
-    }
-
     #[test]
     fn real_code() {
-        let code = mapped_code();
+        let code = mapped_code().concat();
         assert!(code.len() > 1 << 20, "only {} bytes of code", code.len());
         let (mut all, mut known, mut at) = (0, 0, 0);
         while at + MAX_INSTRUCTION_LEN < code.len() {

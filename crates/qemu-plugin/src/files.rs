@@ -11,23 +11,28 @@
     reason = "asks the kernel about paths and descriptors of the target"
 )]
 
+mod paths;
+mod trees;
+
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use powerfail_protocol::EventKind;
-use powerfail_protocol::file::{
-    FileCode, FileEvent, LOCK_WAITED_FOR, PATHS_MAX, PIECE_MAX, WRITE_DATA_SYNC, WRITE_SYNC,
-};
+use powerfail_protocol::file::{FileCode, FileEvent, PIECE_MAX, WRITE_DATA_SYNC, WRITE_SYNC};
 
 use crate::pools::FileIdentity;
 use crate::program::Thread;
 use crate::system_calls::{self, Call};
 use crate::{host, memory, pools};
+use paths::{
+    entry_at, identity, is_regular, len_of, opened_at, path_of, position, status_at, status_of,
+    status_of_path,
+};
+use trees::{has, has_changed, lock, may_grow, unlock};
 
 /// A call that is being made, as far as it was known before.
 #[derive(Debug)]
@@ -741,235 +746,7 @@ fn tree_file(thread: &Thread, descriptor: u64) -> Option<OpenFile> {
     })
 }
 
-fn status_of(descriptor: RawFd) -> Option<libc::stat> {
-    // SAFETY: the kernel writes to this stack.
-    unsafe {
-        let mut status: libc::stat = core::mem::zeroed();
-        (libc::fstat(descriptor, &raw mut status) == 0).then_some(status)
-    }
-}
-
-fn status_at(directory: RawFd, path: &CStr, follows: bool) -> Option<libc::stat> {
-    let flags = if follows {
-        0
-    } else {
-        libc::AT_SYMLINK_NOFOLLOW
-    };
-    // SAFETY: the kernel reads the path and writes to this stack.
-    unsafe {
-        let mut status: libc::stat = core::mem::zeroed();
-        (libc::fstatat(directory, path.as_ptr(), &raw mut status, flags) == 0).then_some(status)
-    }
-}
-
-/// Of an absolute path; a symbolic link is not followed.
-fn status_of_path(place: &[u8]) -> Option<libc::stat> {
-    status_at(libc::AT_FDCWD, &CString::new(place).ok()?, false)
-}
-
-const fn identity(status: &libc::stat) -> FileIdentity {
-    FileIdentity {
-        device: status.st_dev,
-        inode: status.st_ino,
-    }
-}
-
-const fn is_regular(status: &libc::stat) -> bool {
-    status.st_mode & libc::S_IFMT == libc::S_IFREG
-}
-
-fn len_of(descriptor: RawFd) -> u64 {
-    status_of(descriptor).map_or(0, |status| status.st_size.cast_unsigned())
-}
-
-/// Where a descriptor is in its file.
-fn position(descriptor: RawFd) -> u64 {
-    // SAFETY: takes no pointer and changes nothing.
-    unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) }.cast_unsigned()
-}
-
-/// Opens what a path names, without access to its content.
-fn opened_at(directory: RawFd, path: &CStr, flags: libc::c_int) -> Option<OwnedFd> {
-    let flags = flags | libc::O_PATH | libc::O_CLOEXEC;
-    // SAFETY: the kernel reads the path, and a descriptor of this kind has no effect on the file. It is owned here alone.
-    unsafe {
-        let descriptor = libc::openat(directory, path.as_ptr(), flags);
-        (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor))
-    }
-}
-
-/// The path of an open file: absolute, without symbolic links. Behind that of a file without a name is a remark of the kernel.
-fn path_of(descriptor: RawFd) -> Option<Vec<u8>> {
-    let path = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
-    Some(path.into_os_string().into_vec())
-}
-
-/// The path of an entry of a directory, which need not exist. A symbolic link in its place is not followed. `None` if no
-/// entry can have that path.
-fn entry_at(directory: RawFd, path: &CStr) -> Option<Vec<u8>> {
-    let path = path.to_bytes();
-    let end = path.iter().rposition(|byte| *byte != b'/')? + 1;
-    let path = &path[..end];
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    let name = &path[slash.map_or(0, |slash| slash + 1)..];
-    if name == b"." || name == b".." {
-        return None;
-    }
-    let parent = match slash {
-        None => b".",
-        Some(0) => b"/".as_slice(),
-        Some(slash) => &path[..slash],
-    };
-    let parent = CString::new(parent).ok()?;
-    let parent = opened_at(directory, &parent, libc::O_DIRECTORY)?;
-    let mut found = path_of(parent.as_raw_fd())?;
-    if found != b"/" {
-        found.push(b'/');
-    }
-    found.extend_from_slice(name);
-    Some(found)
-}
-
 /// An entry that is about to change, if it is in a tree.
 fn changing_entry(thread: &Thread, directory: RawFd, path: &CStr) -> Option<Vec<u8>> {
     entry_at(directory, path).filter(|place| has_changed(thread, place))
-}
-
-/// The trees, as this process has read them.
-#[derive(Default)]
-struct Roots {
-    /// How long the shared list was.
-    len: u32,
-    /// Below this, directories become trees when they change.
-    candidate: Vec<u8>,
-    trees: Vec<Vec<u8>>,
-    /// Directories of which the host has said that they are not in a tree.
-    refused: Vec<Vec<u8>>,
-}
-
-static ROOTS: Mutex<Roots> = Mutex::new(Roots {
-    len: 0,
-    candidate: Vec::new(),
-    trees: Vec::new(),
-    refused: Vec::new(),
-});
-
-fn with_roots<R>(look: impl FnOnce(&mut Roots) -> R) -> R {
-    let mut roots = ROOTS
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let shared = host::trees().paths_len.load(Ordering::Acquire);
-    if roots.len != shared {
-        roots.read(shared);
-    }
-    look(&mut roots)
-}
-
-impl Roots {
-    fn read(&mut self, len: u32) {
-        let table = &host::trees().paths;
-        let byte = |at: usize| table.get(at).map_or(0, |byte| byte.load(Ordering::Relaxed));
-        let end = (len as usize).min(PATHS_MAX);
-        let mut paths: Vec<Vec<u8>> = Vec::new();
-        let mut at = 0;
-        while at + 2 <= end {
-            let count = usize::from(u16::from_le_bytes([byte(at), byte(at + 1)]));
-            at += 2;
-            paths.push((at..at + count).map(byte).collect());
-            at += count;
-        }
-        let mut paths = paths.into_iter();
-        self.candidate = paths.next().unwrap_or_default();
-        self.trees = paths.collect();
-        self.len = len;
-    }
-
-    fn has(&self, path: &[u8]) -> bool {
-        self.trees.iter().any(|tree| is_below(path, tree))
-    }
-}
-
-/// Whether a path is a directory or lies below it.
-fn is_below(path: &[u8], directory: &[u8]) -> bool {
-    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
-    path.strip_prefix(directory)
-        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-}
-
-/// Whether a path is that of a tree or of something in it.
-fn has(path: &[u8]) -> bool {
-    with_roots(|roots| roots.has(path))
-}
-
-/// Whether a directory may become a tree because it changes.
-fn may_grow() -> bool {
-    with_roots(|roots| !roots.candidate.is_empty())
-}
-
-/// As [`has`], of something in a directory that is about to change: if the directory may become a tree, the host is asked.
-fn has_changed(thread: &Thread, path: &[u8]) -> bool {
-    /// How many refused directories are remembered; then the host is asked again.
-    const REFUSED_MAX: usize = 256;
-    let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    let directory = &path[..end];
-    let known = with_roots(|roots| {
-        if roots.has(path) {
-            return Some(true);
-        }
-        let may_have = !roots.candidate.is_empty() && is_below(path, &roots.candidate);
-        let is_refused = !may_have || roots.refused.iter().any(|known| known == directory);
-        is_refused.then_some(false)
-    });
-    known.unwrap_or_else(|| {
-        let is_tree = thread.appender.asks_for_tree(directory);
-        if !is_tree {
-            with_roots(|roots| {
-                if roots.refused.len() >= REFUSED_MAX {
-                    roots.refused.clear();
-                }
-                roots.refused.push(directory.to_vec());
-            });
-        }
-        is_tree
-    })
-}
-
-fn lock_word() -> &'static AtomicU32 {
-    &host::trees().lock
-}
-
-/// Takes the lock under which all processes make their operations. The turn is given up meanwhile: another thread of this
-/// process may have the lock.
-fn lock(thread: &mut Thread) {
-    let owner = thread.appender.number() + 1;
-    let word = lock_word();
-    let take = |value| {
-        word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-    };
-    if take(owner) {
-        return;
-    }
-    thread.turn.give();
-    // Others may wait, too.
-    while !take(owner | LOCK_WAITED_FOR) {
-        let found = word.load(Ordering::Relaxed);
-        let waited_for = found | LOCK_WAITED_FOR;
-        let is_marked = found != 0
-            && (found == waited_for
-                || word
-                    .compare_exchange(found, waited_for, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok());
-        if is_marked {
-            host::wait_while(word, waited_for);
-        }
-    }
-    thread.turn.take();
-}
-
-fn unlock() {
-    let word = lock_word();
-    if word.swap(0, Ordering::Release) & LOCK_WAITED_FOR != 0 {
-        host::wake_one(word);
-    }
 }
