@@ -104,9 +104,9 @@ impl Candidate {
         offsets.all(|offset| seen.insert(offset))
     }
 
-    /// Whether a function calls it in several lines for places that have nothing in common, even if other functions store there, too. Of
-    /// the outermost function that says less: a program that calls `push` and `pop` in turn stores to some places again, and
-    /// not to others. What leaves the flush to that function stores for it all the same.
+    /// Whether a function calls it in several lines for places that have nothing in common, even if other functions store
+    /// there, too. Of the outermost function that says less: a program that calls `push` and `pop` in turn stores to some
+    /// places again, and not to others. What leaves the flush to that function stores for it all the same.
     fn is_told_where(&self) -> bool {
         let mut lines = self.calling_functions.iter();
         lines.any(|((_, is_outermost), lines)| {
