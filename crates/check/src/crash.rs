@@ -27,7 +27,7 @@ pub(crate) use words::scope_note;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use powerfail_explore::EagerOptions;
+use powerfail_explore::{EagerOptions, Granularity};
 use powerfail_finding::{Code, Coverage, Finding, NotChecked, Totals};
 use powerfail_lint::{LintOptions, Linted};
 use powerfail_model::EventIndex;
@@ -179,7 +179,7 @@ pub(crate) fn crash<'t>(
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }
     if options.judges_oracle() && !crashed.is_interrupted {
-        crashed.totals.not_checked = not_checked(&crashed.totals);
+        crashed.totals.not_checked = not_checked(&crashed.totals, options.tree.granularity);
     }
     if !crashed.is_interrupted {
         doubt_denials(&mut crashed, runner, &|| bounded.observer.is_interrupted())?;
@@ -234,6 +234,8 @@ fn try_crashes(
         let limits = Limits { time, each };
         let outcome = engine.lazy_crashes(lazy, options, &limits, &known, crashed, places);
         engine.unless_interrupted(outcome)?;
+        let joined = engine.join_second_rollbacks(&linted, &mut crashed.findings);
+        engine.unless_interrupted(joined)?;
     }
     if let Some(races) = options.races.as_ref().filter(|_| !engine.is_interrupted) {
         let until = engine.allow(Share::Races);
@@ -315,11 +317,18 @@ fn without_crashes(
 }
 
 /// Why nothing was checked, if that is so.
-fn not_checked(totals: &Totals) -> Option<NotChecked> {
+fn not_checked(totals: &Totals, granularity: Granularity) -> Option<NotChecked> {
     if totals.events == 0 {
         Some(NotChecked::NoStore)
     } else if totals.failure_points == 0 && !loses_lines(totals) {
-        Some(NotChecked::NoFailurePoint)
+        Some(match granularity {
+            Granularity::FlushAndFence | Granularity::Store | Granularity::All => {
+                NotChecked::NoFailurePoint
+            }
+            Granularity::Flush | Granularity::Fence | Granularity::Only(_) => {
+                NotChecked::NoFailurePointOfKind
+            }
+        })
     } else if is_untried(totals) {
         Some(NotChecked::NoTime)
     } else {
@@ -458,7 +467,8 @@ impl Engine<'_, '_> {
         crashed: &Crashed,
     ) -> Result<Option<OracleTest>, CheckError> {
         let is_everything = !options.only_races() && options.judges_oracle();
-        let is_open = not_checked(&crashed.totals).is_none() && !self.is_interrupted;
+        let is_open = not_checked(&crashed.totals, options.tree.granularity).is_none()
+            && !self.is_interrupted;
         let Some(undisturbed) =
             undisturbed.filter(|_| is_open && is_everything && !has_failed(crashed))
         else {
@@ -646,10 +656,11 @@ impl Engine<'_, '_> {
 mod tests {
     use powerfail_finding::{Exploration, NotChecked, Totals};
 
-    use super::not_checked;
+    use super::Granularity;
 
     #[test]
     fn without_time_for_one_crash_nothing_was_checked() {
+        let not_checked = |totals: &Totals| super::not_checked(totals, Granularity::default());
         let mut totals = Totals {
             events: 10,
             failure_points: 4,
@@ -671,6 +682,8 @@ mod tests {
         // Nothing was lost.
         explored.exploration.get_or_insert_default().choices = 0;
         assert_eq!(not_checked(&explored), Some(NotChecked::NoFailurePoint));
+        let of_kind = super::not_checked(&explored, Granularity::Flush);
+        assert_eq!(of_kind, Some(NotChecked::NoFailurePointOfKind));
         // A share without work has had all the time that it needs.
         totals.failure_points_not_run.no_time = 0;
         assert_eq!(not_checked(&totals), None);

@@ -5,6 +5,9 @@
 //! there and would not without this store, or if it fails with this one alone of those that the transaction does not know, and
 //! succeeds without all of them. Otherwise it is a warning: recovery has put the value right, or the
 //! transaction stored what was there before.
+//!
+//! Failures that such a store explains are part of its finding: those that are gone without it, and second failures if the
+//! transaction was open at the first one. What the rollback has left wrong there is wrong in every recovery that follows.
 
 use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity, hex};
 use powerfail_image::Patch;
@@ -32,8 +35,20 @@ const STORES_UNDONE_MAX: usize = 16;
 struct Moment {
     store: EventIndex,
     end: EventIndex,
+    /// When the library had ended it: until then a crash rolls it back, or not.
+    closed: EventIndex,
     at: Place,
     len: usize,
+}
+
+/// A store whose transaction does not know it and was not committed at a moment.
+struct Unknown {
+    /// The number of its finding.
+    finding: usize,
+    store: EventIndex,
+    at: Place,
+    /// What its bytes held before.
+    old: Vec<u8>,
 }
 
 /// What came of a crash before the commit.
@@ -133,20 +148,43 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    /// The finding about a store that was not added without which recovery succeeds at a moment.
-    fn not_rolled_back(
+    /// Makes failures that need a second crash, in recovery, a part of the finding about a store that was not added, if its
+    /// transaction was open at the first crash.
+    pub(crate) fn join_second_rollbacks(
+        &mut self,
+        linted: &Linted,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), CheckError> {
+        let mut number = 0;
+        while number < findings.len() {
+            let unknown = match at_first_failure(&findings[number]) {
+                Some(at) => self.unknown_at(at, |moment| moment.closed, linted, findings)?,
+                None => Vec::new(),
+            };
+            match unknown.first() {
+                Some(unknown) => {
+                    let joined = findings[number].clone();
+                    absorb(&mut findings[unknown.finding], joined);
+                    findings.remove(number);
+                }
+                None => number += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// The stores that their transaction does not know, and that have changed something in a transaction that is open at a
+    /// moment.
+    fn unknown_at(
         &mut self,
         at: EventIndex,
+        end_of: impl Fn(&Moment) -> EventIndex,
         linted: &Linted,
         findings: &[Finding],
-    ) -> Result<Option<usize>, CheckError> {
-        let mut cause = None;
-        let mut undone = Vec::new();
-        for hit in linted
-            .hits
-            .iter()
-            .filter(|it| it.code == Code::StoreNotAdded)
-        {
+    ) -> Result<Vec<Unknown>, CheckError> {
+        let mut unknown = Vec::new();
+        let hits = { linted.hits.iter() }.filter(|it| it.code == Code::StoreNotAdded);
+        for hit in hits {
             let first = hit.sites.first().map(|site| site.event.0);
             let finding = findings.iter().position(|finding| {
                 let place = finding.places.first().and_then(|place| place.event);
@@ -160,25 +198,41 @@ impl Engine<'_, '_> {
             let near: Vec<EventIndex> = hit.more.iter().filter(is_near).copied().collect();
             for store in near.into_iter().rev().take(STORES_UNDONE_MAX) {
                 let moment = moment_of(self.trace, store)?;
-                let Some(moment) = moment.filter(|moment| at <= moment.end) else {
+                let Some(moment) = moment.filter(|moment| at <= end_of(moment)) else {
                     continue;
                 };
                 let [old, new] = self.runner.read_at([store, at], moment.at, moment.len)?;
                 if old != new {
-                    cause = cause.or(Some(finding));
-                    undone.push((store, moment.at, old));
+                    unknown.push(Unknown {
+                        finding,
+                        store,
+                        at: moment.at,
+                        old,
+                    });
                 }
             }
         }
+        Ok(unknown)
+    }
+
+    /// The finding about a store that was not added without which recovery succeeds at a moment.
+    fn not_rolled_back(
+        &mut self,
+        at: EventIndex,
+        linted: &Linted,
+        findings: &[Finding],
+    ) -> Result<Option<usize>, CheckError> {
+        let mut undone = self.unknown_at(at, |moment| moment.end, linted, findings)?;
+        let cause = undone.first().map(|it| it.finding);
         if undone.is_empty() || self.is_stopped() {
             return Ok(None);
         }
         // Of stores to the same bytes the oldest decides.
-        undone.sort_by_key(|(store, ..)| std::cmp::Reverse(*store));
-        let patches = undone.into_iter().map(|(_, place, bytes)| Patch {
-            pool: place.pool,
-            offset: place.offset.0,
-            bytes,
+        undone.sort_by_key(|it| std::cmp::Reverse(it.store));
+        let patches = undone.into_iter().map(|it| Patch {
+            pool: it.at.pool,
+            offset: it.at.offset.0,
+            bytes: it.old,
         });
         let trial = Trial {
             at,
@@ -326,6 +380,13 @@ fn at_failure(finding: &Finding) -> Option<EventIndex> {
     (is_symptom(finding.code) && is_whole).then_some(EventIndex(failure.event))
 }
 
+/// The moment of the first crash of a failure that needs a second one.
+fn at_first_failure(finding: &Finding) -> Option<EventIndex> {
+    let failure = &finding.evidence.as_ref()?.failure;
+    let is_second = failure.lost_lines.is_empty() && failure.again.is_some();
+    (is_symptom(finding.code) && is_second).then_some(EventIndex(failure.event))
+}
+
 /// Finds the end of the transaction that a store is in. None if it is not a store.
 fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckError> {
     let mut records = trace.records_from(store);
@@ -337,25 +398,28 @@ fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckEr
         return Ok(None);
     };
     let len = bytes.len().min(BYTES_MAX);
-    let mut end = EventIndex(trace.event_count());
+    let last = EventIndex(trace.event_count());
+    let (mut end, mut closed) = (None, last);
     while let Some(record) = records.next_record()? {
-        if record.thread == thread
-            && let Body::Mark(said) = &record.body
-            && let MarkKind::Annotation(annotation) = said.kind
-            && matches!(
-                annotation,
-                Annotation::TransactionCommit
-                    | Annotation::TransactionAbort
-                    | Annotation::TransactionEnd
-            )
-        {
-            end = record.index;
-            break;
+        let Body::Mark(said) = &record.body else {
+            continue;
+        };
+        match said.kind {
+            _ if record.thread != thread => {}
+            MarkKind::Annotation(Annotation::TransactionEnd) => {
+                closed = record.index;
+                break;
+            }
+            MarkKind::Annotation(Annotation::TransactionCommit | Annotation::TransactionAbort) => {
+                end = end.or(Some(record.index));
+            }
+            _ => {}
         }
     }
     Ok(Some(Moment {
         store,
-        end,
+        end: end.unwrap_or(closed),
+        closed,
         at,
         len,
     }))

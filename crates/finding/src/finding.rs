@@ -328,6 +328,8 @@ pub enum NotChecked {
     NoStore,
     /// There is no moment at which a power failure could make a difference.
     NoFailurePoint,
+    /// There is no operation of the kind that failure points were restricted to.
+    NoFailurePointOfKind,
     /// The time was up before the first crash was tried.
     NoTime,
     /// Recovery did not open a pool.

@@ -31,7 +31,7 @@ impl From<NotChecked> for Unchecked {
     fn from(reason: NotChecked) -> Self {
         match reason {
             NotChecked::NoStore => Self::NoStore,
-            NotChecked::NoFailurePoint => Self::NoFailurePoint,
+            NotChecked::NoFailurePoint | NotChecked::NoFailurePointOfKind => Self::NoFailurePoint,
             NotChecked::NoTime => Self::NoTime,
             NotChecked::PoolNotOpened => Self::PoolNotOpened,
             NotChecked::FilesNotOpened => Self::FilesNotOpened,

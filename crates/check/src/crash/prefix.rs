@@ -166,7 +166,8 @@ impl Engine<'_, '_> {
         });
         crashed.notes.extend(notes(&plan));
         let is_of_kind = matches!(options.tree.granularity, Granularity::Only(_));
-        if points == 0 && is_of_kind && plan.left_out.in_creation == 0 {
+        let explores_too = options.lazy.is_some();
+        if points == 0 && is_of_kind && explores_too && plan.left_out.in_creation == 0 {
             crashed.notes.push(
                 "no operation of the kind that --failure-points names follows a store: no crash with every store durable was tried"
                     .to_owned(),

@@ -37,7 +37,7 @@ options! {
         /// What records the workload [default: auto]
         ///
         /// A statically linked program loads no libraries, so it runs under QEMU (qemu-x86_64 of the package qemu-user), which is
-        /// slower and records mapped pools only. Recovery runs without QEMU.
+        /// slower. Recovery runs without QEMU.
         [long, value_enum, value_name = "BACKEND"]
         backend: Backend = Backend::default(),
         /// Directory for the pool that replaces {pool}, and for {dir} [default: /dev/shm]

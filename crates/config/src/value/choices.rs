@@ -127,7 +127,7 @@ pub enum Backend {
     Auto,
     /// A preloaded library: nearly native speed, and everything can be recorded
     Preload,
-    /// QEMU with a plugin: also for programs that load no libraries; pools only
+    /// QEMU with a plugin: also for programs that load no libraries
     Qemu,
 }
 

@@ -140,6 +140,10 @@ pub(crate) const fn not_checked_text(reason: NotChecked) -> (&'static str, &'sta
             "there is no flush, fence or msync after a store, so there is no moment at which to let the power fail",
             "`--failure-points store` lets it fail before each store; `--domain` says what makes stores durable",
         ),
+        NotChecked::NoFailurePointOfKind => (
+            "no operation of the kind that --failure-points names follows a store",
+            "leave --failure-points out, or name another kind; `powerfail trace info` counts the operations",
+        ),
         NotChecked::NoTime => (
             "the run ended before the first crash was tried",
             "give it more time with --budget",
