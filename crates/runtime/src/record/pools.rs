@@ -132,7 +132,7 @@ pub(crate) fn map(request: Request) -> isize {
             return map_other_in_window(request);
         }
         if host::attached() && is_reservation(request) {
-            return hand_out(len) as isize;
+            return hand_out(request);
         }
         return plain();
     }
@@ -536,11 +536,11 @@ fn is_free(address: u64, len: u64) -> bool {
 }
 
 /// Whether the target reserves addresses, to map something there later. It may be a pool, so they
-/// must lie in the window.
+/// must lie in the window. libpmem2 reserves them with memory that can be read but never has content.
 fn is_reservation(request: Request) -> bool {
     const LEN_MIN: u64 = 64 * 1024;
     request.address == 0
-        && request.protection == sys::PROT_NONE
+        && matches!(request.protection, sys::PROT_NONE | sys::PROT_READ)
         && request.flags & sys::MAP_TYPE == sys::MAP_PRIVATE
         && request.flags & sys::MAP_ANONYMOUS != 0
         && request.flags & sys::MAP_FIXED == 0
@@ -548,13 +548,19 @@ fn is_reservation(request: Request) -> bool {
 }
 
 /// Gives the target addresses in the window, which are reserved already.
-fn hand_out(len: u64) -> u64 {
-    let len = len.next_multiple_of(PAGE);
-    POOLS.with(|pools| {
+fn hand_out(request: Request) -> isize {
+    let len = request.len.next_multiple_of(PAGE);
+    let place = POOLS.with(|pools| {
         let place = pools.allot(len);
         pools.others.push((place, place + len));
         place
-    })
+    });
+    if request.protection != sys::PROT_NONE {
+        let arguments = [place as usize, len as usize, request.protection, 0, 0, 0];
+        // SAFETY: nothing lies there but our reservation.
+        unsafe { sys::call(sys::number::MPROTECT, arguments) };
+    }
+    place as isize
 }
 
 /// Where the kernel can write what the target sees at an address: the alias, if that is in a pool.
