@@ -198,7 +198,7 @@ fn refuse_address(fd: i32, address: u64) -> ! {
     host::fatal(&format!(
         "the target maps {path} at the fixed address {address:#x}, which cannot be recorded: pools that follow the \
          first one must lie between {from:#x} and {to:#x}, and so must all of a program that makes system calls of \
-         its own"
+         its own; addresses that are reserved with PROT_NONE, PROT_READ or MAP_NORESERVE can be used"
     ))
 }
 
@@ -539,8 +539,9 @@ fn is_free(address: u64, len: u64) -> bool {
 /// must lie in the window. libpmem2 reserves them with memory that can be read but never has content.
 fn is_reservation(request: Request) -> bool {
     const LEN_MIN: u64 = 64 * 1024;
+    let is_without_content = matches!(request.protection, sys::PROT_NONE | sys::PROT_READ);
     request.address == 0
-        && matches!(request.protection, sys::PROT_NONE | sys::PROT_READ)
+        && (is_without_content || request.flags & sys::MAP_NORESERVE != 0)
         && request.flags & sys::MAP_TYPE == sys::MAP_PRIVATE
         && request.flags & sys::MAP_ANONYMOUS != 0
         && request.flags & sys::MAP_FIXED == 0
