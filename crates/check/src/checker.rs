@@ -17,7 +17,7 @@ use crate::event::{CheckEvent, Observer};
 use crate::fresh_name::FreshName;
 use crate::options::{CrashOptions, RaceOptions};
 use crate::outcomes::Outcomes;
-use crate::persistent::{Persistent, has_addresses};
+use crate::persistent::{Persistent, has_addresses, imitates_dax};
 use crate::places::Places;
 use crate::recovery::{Recovery, TIMEOUT_DEFAULT};
 use crate::runner::{Runner, RunnerOptions};
@@ -100,10 +100,14 @@ impl<'t> Checker<'t> {
         };
         let oracle = self.oracle(instruments, &mut |read| observer.read(self.trace, read))?;
         if has_addresses(oracle.plan()) {
+            let problem = if imitates_dax(self.trace) {
+                "the workload maps pools with MAP_SYNC, which recovery may not be able to do on a file that is not on DAX"
+            } else {
+                "pools hold addresses, and recovery may not find them where the workload had them"
+            };
             for command in oracle.commands_without_runtime() {
                 observer.event(CheckEvent::Warning(&format!(
-                    "pools hold addresses, and recovery may not find them where the workload had them, because the \
-                     runtime cannot be loaded into {command}"
+                    "{problem}, because the runtime cannot be loaded into {command}"
                 )));
             }
         }

@@ -82,7 +82,8 @@ impl<'t> Persistent<'t> {
         files.find(|path| named.contains(path)).or(first)
     }
 
-    /// The addresses of the pools, if pools hold addresses of pools, as the value of a variable of the runtime.
+    /// The addresses of the pools, if recovery has to find them there or needs the runtime to map them, as the value of a
+    /// variable of the runtime.
     fn addresses(&self, progress: &mut dyn FnMut(u64)) -> Option<OsString> {
         let mut text = Vec::new();
         for pool in self.files() {
@@ -97,7 +98,8 @@ impl<'t> Persistent<'t> {
             text.extend_from_slice(format!("{:x}:", pool.address).as_bytes());
             text.extend_from_slice(path);
         }
-        let are_needed = !text.is_empty() && raw_pointers::are_in(self.trace, progress);
+        let are_needed = !text.is_empty()
+            && (imitates_dax(self.trace) || raw_pointers::are_in(self.trace, progress));
         are_needed.then(|| OsString::from_vec(text))
     }
 
@@ -119,6 +121,14 @@ pub(crate) fn has_addresses(plan: &RecoveryPlan) -> bool {
 /// A path without `.`, which may not exist any more.
 fn clean(path: &Path) -> PathBuf {
     path.components().collect()
+}
+
+/// Whether the workload insists on DAX, and its recovery probably does so, too.
+pub(crate) fn imitates_dax(trace: &Trace) -> bool {
+    trace
+        .pools()
+        .iter()
+        .any(|pool| pool.kind == PoolKind::FileAsDax)
 }
 
 fn is_range(pool: &Pool) -> bool {

@@ -92,7 +92,7 @@ pub enum MessageKind {
     /// ones, [`SITE_WORDS`] words each.
     Site = 5,
     /// A file is about to be mapped as a pool: address in the window, length, offset in the file,
-    /// slot of the thread. The descriptor of the file comes with the message (`SCM_RIGHTS`). Text:
+    /// slot of the thread, 1 if the target asks for `MAP_SYNC` and gets the mapping without it. The descriptor of the file comes with the message (`SCM_RIGHTS`). Text:
     /// its path. The thread waits for a [`crate::shared::Reply`] in its slot before it maps.
     PoolMap = 6,
     /// A range of the window is no longer mapped: address, length.

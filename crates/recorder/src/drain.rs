@@ -720,7 +720,7 @@ impl Drain {
     }
 
     fn pool_map(&mut self, sender: Pid, message: Message) -> Result<(), RecordError> {
-        let [address, len_bytes, offset, slot, _] = message.words;
+        let [address, len_bytes, offset, slot, imitates_dax] = message.words;
         let Some(slot) = u32::try_from(slot)
             .ok()
             .filter(|slot| (*slot as usize) < SLOTS_MAX)
@@ -738,7 +738,8 @@ impl Drain {
         } = &mut self.output;
         let base_address = address.wrapping_sub(offset);
         let identity = message.file.as_ref().and_then(identity_of);
-        let reply = match pools.admit(writer, &path, message.file, base_address)? {
+        let imitates_dax = imitates_dax != 0;
+        let reply = match pools.admit(writer, &path, message.file, base_address, imitates_dax)? {
             Admission::Ignored => {
                 if let Some(identity) = identity {
                     trees.mark_unrecorded(identity);

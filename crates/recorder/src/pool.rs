@@ -68,6 +68,7 @@ impl Pools {
         path: &Path,
         file: Option<OwnedFd>,
         base_address: u64,
+        imitates_dax: bool,
     ) -> Result<Admission, TraceError> {
         let Some(file) = file.and_then(|file| SparseFile::from_target(file).ok()) else {
             return Ok(self.ignore(path, IgnoreReason::Unreadable));
@@ -100,6 +101,8 @@ impl Pools {
             path: path.into(),
             kind: if is_range {
                 PoolKind::AnonymousRange
+            } else if imitates_dax {
+                PoolKind::FileAsDax
             } else {
                 file.kind()
             },

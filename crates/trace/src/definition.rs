@@ -60,6 +60,8 @@ pub struct Pool {
 pub enum PoolKind {
     /// A regular file.
     File,
+    /// A regular file that was mapped with `MAP_SYNC`, as if it were on DAX. Recovery needs the runtime to map it so.
+    FileAsDax,
     /// A DAX character device.
     DaxDevice,
     /// A range of anonymous memory that is treated as if it were persistent.

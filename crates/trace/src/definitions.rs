@@ -37,6 +37,7 @@ const GENERATED: u8 = 11;
 const POOL_FILE: u8 = 0;
 const POOL_DAX: u8 = 1;
 const POOL_ANONYMOUS: u8 = 2;
+const POOL_FILE_AS_DAX: u8 = 3;
 
 const META_VERSION: u8 = 1;
 const META_ARGUMENT: u8 = 2;
@@ -122,6 +123,7 @@ impl Definitions {
                         POOL_FILE => PoolKind::File,
                         POOL_DAX => PoolKind::DaxDevice,
                         POOL_ANONYMOUS => PoolKind::AnonymousRange,
+                        POOL_FILE_AS_DAX => PoolKind::FileAsDax,
                         code => return Err(fields.unknown("kind of pool", u64::from(code))),
                     };
                     self.pools.push(Pool {
@@ -348,6 +350,7 @@ pub(crate) fn encode_pool(out: &mut Vec<u8>, pool: &Pool) -> Result<()> {
         PoolKind::File => POOL_FILE,
         PoolKind::DaxDevice => POOL_DAX,
         PoolKind::AnonymousRange => POOL_ANONYMOUS,
+        PoolKind::FileAsDax => POOL_FILE_AS_DAX,
     });
     varint::put(out, pool.len_bytes);
     varint::put(out, pool.address);

@@ -2,7 +2,7 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | [`pools`], [`remap`], [`pool_files`] | mappings of pools, changes of them, and writes to their files |
+//! | [`pools`], [`remap`], [`dax`], [`pool_files`] | mappings of pools, changes of them, and writes to their files |
 //! | [`window`], [`first_pool`] | the addresses at which pools are recorded, and who decides about them |
 //! | [`registered_ranges`], [`heap`] | pools that the runtime itself provides; recoveries use these two, too |
 //! | [`sites`] | the instructions that are recorded, and their trampolines |
@@ -20,6 +20,7 @@ pub(crate) mod annotations;
 pub(crate) mod append;
 pub(crate) mod call_stacks;
 pub(crate) mod client_requests;
+pub(crate) mod dax;
 pub(crate) mod emulate;
 pub(crate) mod faults;
 pub(crate) mod files;

@@ -19,7 +19,7 @@ use crate::platform::lock::Lock;
 use crate::platform::sys;
 use crate::record::sites::Sites;
 use crate::record::window::{self, window};
-use crate::record::{append, faults, first_pool, generated_code, registered_ranges, threads};
+use crate::record::{append, dax, faults, first_pool, generated_code, registered_ranges, threads};
 use crate::recovery::pool_addresses;
 use crate::{fuzz, host};
 
@@ -99,7 +99,10 @@ pub(crate) struct Request {
 }
 
 /// Maps what the target asks for; the address, or a negative error number.
-pub(crate) fn map(request: Request) -> isize {
+pub(crate) fn map(mut request: Request) -> isize {
+    if dax::is_imitated(request.flags) && !host::attached() && pool_addresses::is_pool(&request) {
+        request.flags = dax::granted(request.flags);
+    }
     let Request {
         address,
         len,
@@ -161,7 +164,8 @@ fn map_candidate(request: Request, plain: impl FnOnce() -> isize) -> isize {
     } else {
         POOLS.with(|pools| pools.choose(request, sys::fstat(fd)))
     };
-    match ask_host(place, len, offset, fd) {
+    let imitates_dax = dax::is_imitated(flags);
+    match ask_host([place, len, offset, imitates_dax.into()], fd) {
         Reply::Ignore if has_moved => {
             move_window_back();
             return plain();
@@ -171,12 +175,12 @@ fn map_candidate(request: Request, plain: impl FnOnce() -> isize) -> isize {
         Reply::Record if is_outside => refuse_address(fd, address),
         Reply::Record => {}
     }
-    let request = Request {
+    map_recorded(Request {
         address: place,
         len,
+        flags: dax::granted(flags),
         ..request
-    };
-    map_recorded(request)
+    })
 }
 
 /// Whether nothing at all lies in a range outside of the window.
@@ -205,7 +209,7 @@ fn refuse_address(fd: i32, address: u64) -> ! {
 /// Maps a file of ours as a pool, at an address in the window at which the target has nothing, or memory that
 /// the file takes the place of. Whether it is recorded.
 pub(crate) fn map_own(address: u64, len: u64, fd: i32) -> bool {
-    ask_host(address, len, 0, fd) == Reply::Record
+    ask_host([address, len, 0, 0], fd) == Reply::Record
         && map_recorded(Request {
             address,
             len,
@@ -673,8 +677,10 @@ pub(crate) fn reserve_window() {
     }
 }
 
-/// Shows the file to the host, which reads its content, and waits for the answer.
-fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
+/// Shows the file to the host, which reads its content, and waits for the answer. `mapping` is where it is to be mapped, how
+/// much, from which offset on, and 1 if without `MAP_SYNC`.
+fn ask_host(mapping: [u64; 4], fd: i32) -> Reply {
+    let [place, len, offset, imitates_dax] = mapping;
     let Some(slot) = threads::slot() else {
         return Reply::Ignore;
     };
@@ -682,7 +688,7 @@ fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
         return fuzz::decide(&path_of(fd), [place, len, offset]);
     }
     slot.reply.store(0, Ordering::Release);
-    let words = [place, len, offset, threads::index_of(slot), 0];
+    let words = [place, len, offset, threads::index_of(slot), imitates_dax];
     if !host::send(MessageKind::PoolMap, words, &path_of(fd), Some(fd)) {
         host::unreachable();
     }
@@ -750,7 +756,7 @@ fn add_shadow(fd: i32, offset: u64) -> Option<Mapping> {
     let status = sys::fstat(fd)?;
     let offset = offset / LEN * LEN;
     let address = POOLS.with(|pools| pools.allot(LEN));
-    if ask_host(address, LEN, offset, fd) == Reply::Ignore {
+    if ask_host([address, LEN, offset, 0], fd) == Reply::Ignore {
         return None;
     }
     let shadow = Mapping {

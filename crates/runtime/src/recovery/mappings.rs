@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::platform::number::OPEN;
 use crate::platform::sys;
-use crate::record::pools;
+use crate::record::{dax, pools};
 
 use super::pages::protect;
 use super::pool_addresses;
@@ -94,8 +94,11 @@ fn claim() {
 
 impl State {
     /// Maps what the recovery asks for; the address, or a negative error number.
-    pub(super) fn map(&mut self, request: Request) -> isize {
+    pub(super) fn map(&mut self, mut request: Request) -> isize {
         let len = request.len.next_multiple_of(PAGE);
+        if request.pool().is_some() {
+            request.flags = dax::granted(request.flags);
+        }
         if request.flags & sys::MAP_FIXED != 0 {
             self.give_up(request.address, len);
         }

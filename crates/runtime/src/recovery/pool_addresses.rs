@@ -58,6 +58,11 @@ fn address_of(fd: i32) -> Option<u64> {
     Some(pools.iter().rev().find(is_it)?.address)
 }
 
+/// Whether a file is a pool of the recording, and the process knows where it was.
+pub(crate) fn is_pool(request: &Request) -> bool {
+    request.flags & sys::MAP_ANONYMOUS == 0 && address_of(request.fd).is_some()
+}
+
 /// Maps a pool at the address that it had. `None` if it is not a pool, if the recovery requires an address, or if
 /// something else is there.
 pub(crate) fn map(request: Request) -> Option<isize> {
