@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets, vm};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 27] = [
+const NEEDED: [(&str, &str); 28] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -21,6 +21,7 @@ const NEEDED: [(&str, &str); 27] = [
     ),
     ("afl++", "a target of tests is instrumented by its compiler"),
     ("python3", "targets of tests are written in it"),
+    ("python3-yaml", "a test reads the files for CI systems"),
     ("libpmem-dev", "targets of tests copy with it"),
     ("libpmemobj-dev", "targets of tests keep objects in it"),
     ("libpmemlog-dev", "a target of tests appends to its log"),
