@@ -127,7 +127,7 @@ fn a_bug_report_about_files_says_what_is_lost() {
     ] {
         assert!(issue.contains(words), "no `{words}` in:\n{issue}");
     }
-    for words in ["adr", "cache line", "Every store"] {
+    for words in ["adr", "cache line", "Every store", "persistent memory"] {
         assert!(!issue.contains(words), "`{words}` in:\n{issue}");
     }
     // The page has the rows of the picture, and which failure points were tried.
