@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use powerfail_test_support::pages::{self, Step};
 
 use crate::common::{CLEAN, FINDINGS, Folder};
-use reader::{BEFORE, ENDS, EXCUSED, REPLACED};
+use reader::{BEFORE, COMPARED_WITH_THE_DEMO, ENDS, EXCUSED, REPLACED};
 
 #[test]
 fn every_command_of_the_first_hour_prints_what_the_page_shows() {
@@ -46,31 +46,23 @@ fn is_elsewhere(page: &str) -> bool {
 /// No page shows output in a block that these tests do not see.
 #[test]
 fn what_pages_show_of_powerfail_is_compared() {
+    let starts = ["error", "note: ", "warning", "   = ", "performance["];
     let mut missing = Vec::new();
     for (page, text) in all_pages() {
-        let mut opening = None;
-        for line in text.lines() {
-            if let Some(language) = line.strip_prefix("```") {
-                opening = match opening {
-                    None => Some(language),
-                    Some(_) => None,
-                };
-                continue;
-            }
-            let starts = ["error", "note: ", "warning", "   = ", "performance["];
-            if ["", "text"].map(Some).contains(&opening)
-                && starts.iter().any(|it| line.starts_with(it))
-                && !reader::COMPARED_ELSEWHERE.contains(&page.as_str())
+        // Every second part is a block, which begins with its language.
+        let blocks = text.split("```").skip(1).step_by(2);
+        for block in blocks.filter_map(|it| it.split_once('\n')) {
+            let is_output = |line: &str| starts.iter().any(|it| line.starts_with(it));
+            if ["", "text"].contains(&block.0)
+                && block.1.lines().any(is_output)
+                && !block.1.starts_with(COMPARED_WITH_THE_DEMO)
             {
-                missing.push(format!("{page}: {line}"));
+                missing.push(format!("{page}: {}", block.1));
             }
         }
     }
-    assert!(
-        missing.is_empty(),
-        "not in a console:\n{}",
-        missing.join("\n")
-    );
+    let missing = missing.join("\n");
+    assert!(missing.is_empty(), "not in a console:\n{missing}");
 }
 
 /// Runs the commands of the chosen pages, each page in a folder of its own. There are at least so many.
@@ -186,6 +178,7 @@ fn shell(folder: &Folder, directory: &Path, command: &str) -> (i32, String, Stri
     for variable in [
         "AFL_SKIP_CPUFREQ",
         "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES",
+        "AFL_NO_AFFINITY",
         "AFL_NO_UI",
     ] {
         shell.env(variable, "1");
