@@ -21,6 +21,7 @@ const NEEDED: [(&str, &str); 28] = [
     ),
     ("afl++", "a target of tests is instrumented by its compiler"),
     ("python3", "targets of tests are written in it"),
+    ("python3-yaml", "a test reads the files for CI systems"),
     ("libpmem-dev", "targets of tests copy with it"),
     ("libpmem2-dev", "a target of tests maps its pool with it"),
     ("libpmemobj-dev", "targets of tests keep objects in it"),

@@ -202,17 +202,6 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
 }
 
-/// Whether a program is statically linked, so that it would run under QEMU, and QEMU is installed.
-pub(crate) fn is_emulated(program: &OsStr) -> bool {
-    let is_static = matches!(
-        inspect(program),
-        Err(RecordError::Unsupported(
-            Unsupported::Static { .. } | Unsupported::Go { .. }
-        ))
-    );
-    is_static && emulator().is_some()
-}
-
 /// Whether a program can be recorded, and whether reports will have its source lines.
 pub(crate) fn program(program: &OsStr) -> Vec<Diagnosis> {
     const SUBJECT: &str = "program";

@@ -61,12 +61,6 @@ pub enum InitError {
          with which it stores something"
     )]
     NothingWritten,
-    /// The program is statically linked and maps nothing.
-    #[error(
-        "the program is statically linked, so only files that it maps can be recorded, and it mapped none; link it dynamically \
-         to record the files that it writes"
-    )]
-    NothingMapped,
     /// The program changes files, but they cannot be recorded.
     #[error(
         "the program wrote {}, but that cannot be recorded: {reason}; name the directory with {{dir}} in an argument",
@@ -108,23 +102,13 @@ pub fn init(
 ) -> Result<Proposal, InitError> {
     let scratch = powerfail_image::scratch_directory()
         .map_err(|error| InitError::Scratch(std::io::Error::other(error)))?;
-    let program = options.command.first().map(OsString::from);
-    // QEMU sees mapped files only.
-    let is_emulated = doctor::is_emulated(&program.unwrap_or_default());
     let given = Invocation {
         command: options.command.clone(),
-        trees: if is_emulated {
-            Vec::new()
-        } else {
-            arguments::observed(&options.command, scratch.path())?
-        },
+        trees: arguments::observed(&options.command, scratch.path())?,
     };
     let trace = scratch.path().join("given.trace");
     let summary = record(&given, options, &trace, runtime)?;
     let seen = arguments::Seen::of(&summary);
-    if is_emulated && seen.mapped.is_empty() {
-        return Err(InitError::NothingMapped);
-    }
     let first = Tried {
         invocation: given,
         summary,
@@ -193,7 +177,10 @@ fn record(
     let command: Vec<OsString> = invocation.command.iter().map(OsString::from).collect();
     let mut recording = RecordOptions::new(command, trace);
     // Only what is proposed, and {dir}: what is written elsewhere is to be seen, not recorded.
-    recording.trees = invocation.trees.iter().map(PathBuf::from).collect();
+    let trees: Vec<PathBuf> = invocation.trees.iter().map(PathBuf::from).collect();
+    if !trees.is_empty() {
+        recording.choose_trees(&trees);
+    }
     recording.time_limit = Some(options.time_limit);
     recording.plugin = options.plugin;
     // What the user has typed would be gone in the second recording.

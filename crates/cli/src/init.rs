@@ -58,11 +58,7 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Setup);
         }
         Err(InitError::Session(error)) => return refuse(error),
-        Err(
-            error @ (InitError::NothingWritten
-            | InitError::NothingMapped
-            | InitError::NothingRecorded { .. }),
-        ) => {
+        Err(error @ (InitError::NothingWritten | InitError::NothingRecorded { .. })) => {
             complain(&error.to_string());
             return Ok(Exit::NotChecked);
         }

@@ -217,22 +217,7 @@ fn one(
     for (name, text) in stack::texts(finding, sources) {
         fact(name, text);
     }
-    if let Some(read) = &finding.read {
-        fact("read", read::text(read, finding));
-    }
-    if let Some(evidence) = &finding.evidence {
-        let texts = match &finding.tree {
-            Some(crash) => tree::texts(evidence, crash, &finding.places),
-            None => evidence::texts(evidence, finding.durable_by),
-        };
-        for (name, text) in texts {
-            fact(name, text);
-        }
-        if let Some(text) = choices::text(&evidence.choices, sources) {
-            fact("choice", text);
-        }
-    }
-    for (name, text) in mark::texts(&finding.marks) {
+    for (name, text) in facts(finding, sources) {
         fact(name, text);
     }
     if !finding.consequences.is_empty() {
@@ -256,6 +241,35 @@ fn one(
     }
     let renderer = Renderer::styled().term_width(options.width.unwrap_or(DEFAULT_WIDTH));
     writeln!(out, "{}", renderer.render(&[group]))
+}
+
+/// What is known of the failure: what recovery read and did, what was lost, where in the work of the program.
+fn facts(finding: &Finding, sources: &snippet::Sources<'_>) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if let Some(read) = &finding.read {
+        facts.push(("read", read::text(read, finding)));
+    }
+    if let Some(evidence) = &finding.evidence {
+        facts.extend(match &finding.tree {
+            Some(crash) => tree::texts(evidence, crash, &finding.places),
+            None => evidence::texts(evidence, finding.durable_by),
+        });
+        let choice = choices::text(&evidence.choices, sources);
+        facts.extend(choice.map(|text| ("choice", text)));
+    }
+    facts.extend(mark::texts(&finding.marks));
+    facts
+}
+
+/// The same for a page, which shows in its own way what recovery did. Files beside the first one have no directory.
+pub(crate) fn facts_of_page(finding: &Finding) -> Vec<(&'static str, String)> {
+    let file = finding.places.first().and_then(|it| it.file.as_deref());
+    let base = file.and_then(|it| Path::new(it).parent());
+    let sources = snippet::Sources::new(base.unwrap_or(Path::new("")));
+    let facts = facts(finding, &sources).into_iter();
+    let facts = facts.filter(|it| !["recovery", "difference"].contains(&it.0));
+    let plain = facts.map(|(name, text)| (name, anstream::adapter::strip_str(&text).to_string()));
+    plain.collect()
 }
 
 /// What else recovery does, a line each: `recovery exited with status 1`.

@@ -317,10 +317,14 @@ fn see_again(out: &mut dyn Write, finding: &Finding, facts: &IssueFacts) -> io::
     writeln!(out, "## How to see it again\n")?;
     match &facts.image {
         Some((directory, commands)) => {
+            let has = if is_about_files(finding) {
+                "has the files"
+            } else {
+                "is the content of the persistent memory"
+            };
             writeln!(
                 out,
-                "The attached directory `{}` is the content of the persistent memory after the failure. powerfail is not \
-                 needed to see the failure:\n",
+                "The attached directory `{}` {has} after the failure. powerfail is not needed to see the failure:\n",
                 inline(directory)
             )?;
             block(out, "sh", &commands.join("\n"))?;

@@ -38,10 +38,14 @@ pub(crate) fn own_place(
     fallback
 }
 
-/// Headers and sources of the system, of glibc and of the standard library of Rust.
+/// Headers with annotations, whose functions stand for their callers.
+const HEADERS: [&str; 2] = ["powerfail.h", "xfdetector_interface.h"];
+
+/// Headers and sources of the system, of glibc and of the standard library of Rust, and those with annotations.
 fn is_library(file: &Path) -> bool {
     let text = file.to_string_lossy();
     file.starts_with("/usr")
+        || HEADERS.iter().any(|it| file.ends_with(it))
         || ["/rustc/", "/lib/rustlib/", "/sysdeps/"]
             .iter()
             .any(|part| text.contains(part))
@@ -60,6 +64,7 @@ mod tests {
             "/rustc/0c27f869/library/core/src/ptr/mod.rs",
             "/home/me/.rustup/toolchains/stable/lib/rustlib/src/rust/library/core/src/ptr/mod.rs",
             "./io/../sysdeps/unix/sysv/linux/open64.c",
+            "/home/me/store/include/powerfail.h",
         ] {
             assert!(is_library(Path::new(file)), "{file}");
         }

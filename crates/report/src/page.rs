@@ -20,7 +20,7 @@ use powerfail_model::files::FileSystem;
 use powerfail_trace::{Trace, TraceError};
 
 use crate::files;
-use crate::findings::{coverage, label, not_checked_sentence, outcome_sentence};
+use crate::findings::{coverage, facts_of_page, label, not_checked_sentence, outcome_sentence};
 use crate::text::plural;
 use model::{PageData, PageFinding, PagePlace, PageSource, PageTrace};
 use timeline::FileEvents;
@@ -176,6 +176,7 @@ fn finding(finding: &Finding) -> PageFinding<'_> {
     PageFinding {
         places: places.collect(),
         outcome: finding.evidence.as_ref().map(outcome_sentence),
+        facts: facts_of_page(finding),
         moment: None,
     }
 }

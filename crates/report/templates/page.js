@@ -132,6 +132,7 @@ function body(finding, index) {
     if (output) node.append(h("h3", {}, recovery.kind === "content" ? "What was recovered" : "What " + (recovery.command || "recovery") + " wrote"), h("pre", {class: "out"}, output));
     if (evidence.difference) node.append(h("h3", {}, "Difference to what should have been recovered"), h("pre", {class: "out"}, evidence.difference.split("\n").map(line => h("span", {class: line[0] === "+" ? "plus" : line[0] === "-" ? "minus" : null}, line + "\n"))));
   }
+  if (more.facts.length) node.append(h("h3", {}, "What is known"), h("dl", {class: "known"}, more.facts.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)])));
   if ((finding.consequences || []).length) node.append(h("p", {class: "note"}, "Other crashes because of the same bug: " + finding.consequences.map(it => it.kind + (it.signal ? " " + it.signal : it.status !== undefined ? " " + it.status : "")).join(", ") + "."));
   const replay = (evidence || finding.read) && D.out ? "powerfail replay " + finding.id + " --out " + D.out : null;
   put(node, h("h3", {}, "See it again"), replay ? commandLine(replay) : null,

@@ -8,6 +8,8 @@ use super::InitError;
 
 const POOL: &str = "{pool}";
 const DIR: &str = "{dir}";
+/// In place of a directory: those below the working directory in which files change.
+const AUTOMATIC: &str = "auto";
 /// The name of a file that was a fresh pool, in a fresh directory.
 const FORMER_POOL: &str = "{dir}/pool";
 
@@ -138,8 +140,8 @@ impl Seen {
         self.mapped.iter().chain(&self.written)
     }
 
-    /// The directories to record if the program names its data itself. `None` if one of them holds the working directory,
-    /// and so the results of powerfail as well.
+    /// The directories to record if the program names its data itself. `None` if one of them is above the working directory.
+    /// The working directory itself is left to the recorder, which knows which files there are those of powerfail.
     fn trees(&self) -> Option<Vec<String>> {
         let temporary = [
             PathBuf::from("/tmp"),
@@ -161,6 +163,9 @@ impl Seen {
             .filter(|path| !parents.iter().any(|it| it != *path && path.starts_with(it)))
             .cloned()
             .collect();
+        if outermost == [&*self.working_directory] {
+            return Some(vec![AUTOMATIC.to_owned()]);
+        }
         let is_wide = outermost
             .iter()
             .any(|path| self.working_directory.starts_with(path));
@@ -280,11 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn the_working_directory_is_no_data() {
+    fn the_working_directory_is_not_replaced() {
         let (_folder, path) = folder();
         std::fs::write(path.join("data"), "").unwrap();
-        let seen = seen(&[], &["data"], &path);
-        assert!(commands(&seen, &["./app", "."]).is_empty());
+        let written = seen(&[], &["data"], &path);
+        assert_eq!(commands(&written, &["./app", "."]), [r#"./app . ["auto"]"#]);
+        // A directory above it holds more than the data.
+        let above = seen(&[], &["data", "/other"], &path);
+        assert!(commands(&above, &["./app"]).is_empty());
     }
 
     #[test]

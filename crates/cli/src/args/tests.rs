@@ -66,7 +66,7 @@ fn every_command_of_the_documentation_is_understood() {
     let (mut count, mut wrong) = (0, Vec::new());
     for page in &pages {
         let text = std::fs::read_to_string(page).expect("a page");
-        for line in commands(&text) {
+        for line in pages::commands(&text) {
             count += 1;
             let words = shlex::split(&line).unwrap_or_default();
             let is_word = |it: &&String| ![">", "|", "&&", ";"].contains(&it.as_str());
@@ -78,11 +78,6 @@ fn every_command_of_the_documentation_is_understood() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(count > 80, "only {count} commands");
-}
-
-/// The commands of powerfail in blocks of a page that are for a shell.
-fn commands(page: &str) -> Vec<String> {
-    pages::commands(page, |opening| ["```sh", "```console"].contains(&opening))
 }
 
 /// Two valid values of each flag, as they are written on the command line.

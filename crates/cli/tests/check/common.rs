@@ -111,15 +111,20 @@ impl Folder {
         self.build(name, &examples.join(format!("{name}.c")), &["-static"]);
     }
 
+    /// Builds a program from a file of this folder as `./name`. Its debug information names the file without a directory.
+    pub(crate) fn build_here(&self, name: &str, source: &str, flags: &[&str]) {
+        self.build(name, Path::new(source), flags);
+    }
+
     fn build(&self, name: &str, source: &Path, flags: &[&str]) {
         let processors = fs::read_to_string("/proc/cpuinfo").expect("a list of processors");
         let has_clwb = processors.split_whitespace().any(|flag| flag == "clwb");
-        let text = fs::read_to_string(source).expect("a source");
+        let text = fs::read_to_string(self.folder.path().join(source)).expect("a source");
         let needs = text
             .lines()
             .find_map(|line| line.strip_prefix("// powerfail: needs = \""));
         let needs = needs.and_then(|needs| needs.strip_suffix('"'));
-        let mut compiler = Command::new("gcc");
+        let mut compiler = self.command("gcc");
         // No lazy binding: it takes locks, and a locked operation is a fence.
         compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g"]);
         compiler.arg("-Wl,-z,now");

@@ -1,5 +1,5 @@
 //! The programs of `examples` in C++ and Rust: wrong as they are, and right with one switch. Those in C are followed step by step
-//! by the guides (`first_hour.rs`).
+//! by the guides (`guides.rs`).
 
 use std::process::Command;
 

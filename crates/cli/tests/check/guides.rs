@@ -1,299 +1,195 @@
-//! Every command of README.md and docs runs, on programs that stand for those of the reader, or is listed here with the
-//! reason why it does not.
+//! Every command of README.md and docs runs, in the order of its page, on programs that stand for those of the reader. Where
+//! a page shows what a command prints, it prints that.
 //!
-//! `first_hour.rs` follows the pages that show what commands print.
+//! `guides/reader.rs` lists the few commands that do not run, with the reasons, and what stands for the reader's own files.
+
+mod reader;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use powerfail_test_support::pages;
+use powerfail_test_support::pages::{self, Step};
 
 use crate::common::{CLEAN, FINDINGS, Folder};
-use crate::first_hour::FOLLOWED;
-
-/// What does not run as it is written, and why: a page (or any), and a part of the command.
-const NOT_RUN: [(&str, &str, &str); 21] = [
-    ("", "/mnt/pmem", "a directory that the reader has"),
-    ("", "/var/lib", "a directory that the reader has"),
-    (
-        "",
-        "static-program",
-        "the tests of recordings under QEMU run it",
-    ),
-    (
-        "",
-        "--backend qemu",
-        "the tests of recordings under QEMU run it",
-    ),
-    ("", "powerfail vm", "the tests of guests run it"),
-    (
-        "",
-        "powerfail fuzz --time",
-        "takes minutes; the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "powerfail replay",
-        "needs that campaign",
-    ),
-    (
-        "guide/fuzzing.md",
-        "powerfail fuzz show",
-        "the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "powerfail fuzz plot",
-        "the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "powerfail fuzz cmin",
-        "the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "powerfail fuzz tmin",
-        "the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "powerfail fuzz repair",
-        "the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "powerfail fuzz --resume",
-        "the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "--name",
-        "has no end; the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "--broker",
-        "has no end; the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing.md",
-        "--join",
-        "has no end; the tests of fuzzing run it",
-    ),
-    (
-        "guide/fuzzing-targets.md",
-        "--desock",
-        "has no end; the tests of fuzzed servers run it",
-    ),
-    (
-        "guide/checking.md",
-        "--gdb",
-        "gdb asks; the tests of replay run it",
-    ),
-    (
-        "guide/clusters.md",
-        "powerfail-out.*",
-        "a second merge; the test before it makes the same",
-    ),
-    (
-        "guide/clusters.md",
-        "--out out",
-        "needs to be killed; the tests of resumed runs do so",
-    ),
-    (
-        "guide/clusters.md",
-        "shares/*",
-        "needs a cluster of Kubernetes",
-    ),
-];
-
-/// What a page needs before its first command.
-const PREPARED: [(&str, &[&str]); 4] = [
-    (
-        "guide/annotations.md",
-        &["powerfail record -o run.trace -- ./list '{pool}'"],
-    ),
-    (
-        "guide/checking.md",
-        &[
-            "powerfail init -- ./store data.pool",
-            "powerfail record -o run.trace -- ./my-program '{pool}' 1000",
-            "powerfail check --format json=known.json",
-        ],
-    ),
-    (
-        "guide/ci.md",
-        &[
-            "powerfail init -- ./store data.pool",
-            "powerfail check --out last-run",
-            "git init --quiet && git add powerfail.toml",
-            "git -c user.name=reader -c user.email=reader@invalid commit --quiet -m all",
-            "git update-ref refs/remotes/origin/main HEAD",
-        ],
-    ),
-    (
-        "guide/races.md",
-        &["powerfail record -o run.trace -- ./store '{pool}'"],
-    ),
-];
-
-/// What stands in a page for something that only the reader knows: the page, the words, what takes their place.
-const REPLACED: [(&str, &str, &str); 7] = [
-    (
-        "guide/checking.md",
-        "replay ID",
-        "replay $(sed -n 's/^ *\"id\": \"\\(.*\\)\".*/\\1/p' powerfail-out/report.json | head -n 1)",
-    ),
-    ("guide/checking.md", "--image DIR", "--image image"),
-    ("guide/checking.md", "--export DIR", "--export export"),
-    (
-        "guide/checking.md",
-        "--recover CMD",
-        "--recover './store {pool}'",
-    ),
-    (
-        "guide/races.md",
-        "races run.trace --recover './store --verify {dir}'",
-        "record -o files.trace -- ./store '{dir}' && powerfail races files.trace --recover './store --verify {dir}'",
-    ),
-    ("reference/litmus.md", "FILE...", "litmus/M*.json"),
-    ("reference/litmus.md", "FILE", "litmus/MP.json"),
-];
-
-/// Commands that end in another way than their kind does: the page, a part of the command, the exit code.
-const ENDS: [(&str, &str, i32); 5] = [
-    // These only write files.
-    ("guide/checking.md", "--image DIR", CLEAN),
-    ("guide/checking.md", "--export DIR", CLEAN),
-    // A share has done its work, whatever it has found.
-    ("guide/clusters.md", "--partition", CLEAN),
-    // All findings are known.
-    ("guide/checking.md", "--baseline known.json", CLEAN),
-    ("guide/ci.md", "--baseline powerfail-baseline.json", CLEAN),
-];
+use reader::{BEFORE, COMPARED_WITH_THE_DEMO, ENDS, EXCUSED, REPLACED};
 
 #[test]
-fn every_command_of_the_guides_runs() {
-    run_all(|page| page.starts_with("guide"));
+fn every_command_of_the_first_hour_prints_what_the_page_shows() {
+    run_all(|page| page == "guide/first-hour.md", 16);
 }
 
 #[test]
-fn every_command_of_the_readme_and_the_reference_runs() {
-    run_all(|page| !page.starts_with("guide"));
+fn every_command_of_the_pages_about_checks_prints_what_they_show() {
+    run_all(|page| page.starts_with("guide") && !is_elsewhere(page), 50);
 }
 
-/// Runs the commands of the chosen pages, each page in a folder of its own.
-fn run_all(chosen: fn(&str) -> bool) {
-    let mut used = BTreeSet::new();
-    let (mut pages, mut commands) = (0, 0);
+#[test]
+fn every_command_of_the_pages_about_campaigns_and_clusters_prints_what_they_show() {
+    let is_chosen = |page: &str| is_elsewhere(page) && page != "guide/first-hour.md";
+    run_all(is_chosen, 20);
+}
+
+#[test]
+fn every_command_of_the_readme_and_the_reference_prints_what_they_show() {
+    run_all(|page| !page.starts_with("guide"), 8);
+}
+
+/// Pages of other tests, which run beside the one of the other guides.
+fn is_elsewhere(page: &str) -> bool {
+    let parts = ["first-hour", "fuzzing", "clusters"];
+    parts
+        .iter()
+        .any(|it| page.starts_with(&format!("guide/{it}")))
+}
+
+/// No page shows output in a block that these tests do not see.
+#[test]
+fn what_pages_show_of_powerfail_is_compared() {
+    let starts = ["error", "note: ", "warning", "   = ", "performance["];
+    let mut missing = Vec::new();
     for (page, text) in all_pages() {
-        // What a page shows of a terminal, another test follows.
-        let is_followed = FOLLOWED.iter().any(|it| it.ends_with(&page));
-        let lines = commands_of(&text, is_followed);
-        if !chosen(&page) || lines.is_empty() {
+        // Every second part is a block, which begins with its language.
+        let blocks = text.split("```").skip(1).step_by(2);
+        for block in blocks.filter_map(|it| it.split_once('\n')) {
+            let is_output = |line: &str| starts.iter().any(|it| line.starts_with(it));
+            if ["", "text"].contains(&block.0)
+                && block.1.lines().any(is_output)
+                && !block.1.starts_with(COMPARED_WITH_THE_DEMO)
+            {
+                missing.push(format!("{page}: {}", block.1));
+            }
+        }
+    }
+    let missing = missing.join("\n");
+    assert!(missing.is_empty(), "not in a console:\n{missing}");
+}
+
+/// Runs the commands of the chosen pages, each page in a folder of its own. There are at least so many.
+fn run_all(is_chosen: fn(&str) -> bool, least: usize) {
+    let mut used = BTreeSet::new();
+    let mut commands = 0;
+    let mut wrong = Vec::new();
+    for (page, text) in all_pages() {
+        let steps = pages::steps(&text);
+        if !is_chosen(&page) || steps.is_empty() {
             continue;
         }
-        let folder = reader();
-        let prepared = PREPARED.iter().find(|it| it.0 == page);
-        for line in prepared.iter().flat_map(|it| it.1) {
-            let (code, output) = shell(&folder, line);
-            assert!(
-                [CLEAN, FINDINGS].contains(&code),
-                "{page}: {line}: {code}\n{output}"
-            );
-        }
-        let mut is_run = false;
-        for line in lines {
-            let reason = NOT_RUN
+        let folder = reader::folder();
+        let mut directory = folder.path("");
+        for step in steps {
+            let excuse = EXCUSED
                 .iter()
-                .position(|it| (it.0.is_empty() || it.0 == page) && line.contains(it.1));
-            if let Some(reason) = reason {
-                used.insert(reason);
+                .position(|it| is_meant(it.0, it.1, &page, &step));
+            if let Some(excuse) = excuse {
+                used.insert(excuse);
                 continue;
             }
-            let mut command = line.clone();
-            for (_, words, other) in REPLACED.iter().filter(|it| it.0 == page) {
-                command = command.replacen(words, other, 1);
+            if let Some(to) = step.command.strip_prefix("cd ") {
+                directory.push(to);
+                continue;
             }
-            let (code, output) = shell(&folder, &command);
-            let expected = expected_code(&page, &line);
-            assert_eq!(code, expected, "{page}: {command}\n{output}");
-            if code == FINDINGS && !line.contains("--format") {
-                assert!(output.contains("error[PF"), "{page}: {command}\n{output}");
-            }
-            is_run = true;
             commands += 1;
+            if let Err(error) = run(&folder, &directory, &page, &step) {
+                wrong.push(error);
+            }
         }
-        pages += usize::from(is_run);
     }
-    assert!(
-        pages >= 3 && commands >= 8,
-        "{commands} commands of {pages} pages"
-    );
-    let unused = NOT_RUN.iter().enumerate();
-    let unused =
-        unused.filter(|(number, it)| !it.0.is_empty() && chosen(it.0) && !used.contains(number));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(commands >= least, "only {commands} commands");
+    let unused = EXCUSED.iter().enumerate();
+    let unused = unused.filter(|(number, it)| is_chosen(it.0) && !used.contains(number));
     let unused: Vec<_> = unused.map(|it| it.1).collect();
     assert!(unused.is_empty(), "no page has these: {unused:?}");
 }
 
-/// These programs have bugs: what looks for some finds them.
-fn expected_code(page: &str, line: &str) -> i32 {
-    let other = ENDS.iter().find(|it| it.0 == page && line.contains(it.1));
-    let searches = ["check", "crash", "races", "merge", "replay"];
-    let kind = line.split_whitespace().nth(1).unwrap_or_default();
-    let kind = if searches.contains(&kind) {
-        FINDINGS
-    } else {
-        CLEAN
-    };
-    other.map_or(kind, |it| it.2)
+/// Whether an entry of a table is about this command.
+fn is_meant(its_page: &str, part: &str, page: &str, step: &Step) -> bool {
+    its_page == page && step.command.contains(part)
 }
 
-/// A folder with the programs of the reader.
-fn reader() -> Folder {
-    let folder = Folder::new();
-    let root = root();
-    let flags = ["examples", "include"].map(|it| format!("-I{}", root.join(it).display()));
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    folder.build_own("store", "reader.c", &flags);
-    for name in [
-        "app",
-        "my-program",
-        "list",
-        "server",
-        "load",
-        "verify",
-        "index-test",
-    ] {
-        fs::hard_link(folder.path("store"), folder.path(name)).expect("a link");
+/// Runs one command, after what the reader has done before it.
+fn run(folder: &Folder, directory: &Path, page: &str, step: &Step) -> Result<(), String> {
+    for (_, _, before) in BEFORE.iter().filter(|it| is_meant(it.0, it.1, page, step)) {
+        let (code, output, errors) = shell(folder, directory, before);
+        assert!(
+            [CLEAN, FINDINGS].contains(&code),
+            "{page}: {before}: {code}\n{output}{errors}"
+        );
     }
-    let bin = folder.path("bin");
-    fs::create_dir(&bin).expect("a folder");
-    let link = |from: &Path, to: PathBuf| std::os::unix::fs::symlink(from, to).expect("a link");
-    link(
-        Path::new(env!("CARGO_BIN_EXE_powerfail")),
-        bin.join("powerfail"),
-    );
-    link(&root.join("tests/litmus"), folder.path("litmus"));
-    folder
+    let here = folder.text_path("");
+    let replaced = |text: &str| {
+        let replaced = REPLACED.iter().filter(|it| it.0 == page);
+        let text = replaced.fold(text.to_owned(), |text, it| text.replace(it.1, it.2));
+        text.replace("{folder}/", &here)
+    };
+    let command = replaced(&step.command);
+    let (code, output, errors) = shell(folder, directory, &command);
+    let expected = expected_code(page, step);
+    if code != expected {
+        return Err(format!(
+            "{page}: {command}\nends with {code}, not {expected}\n{output}{errors}"
+        ));
+    }
+    let Some(shown) = &step.shown else {
+        let quiet = ["--format", ">", "--gdb"];
+        let is_report = code == FINDINGS && !quiet.iter().any(|it| command.contains(it));
+        if is_report && !output.contains("[PF") {
+            return Err(format!(
+                "{page}: {command}\nreports nothing\n{output}{errors}"
+            ));
+        }
+        return Ok(());
+    };
+    let shown: Vec<String> = shown.iter().map(|it| replaced(it)).collect();
+    // A page shows the one or the other. If it shows nothing, there is no output.
+    let fits = |printed: &str| pages::matches(&shown, &printed.lines().collect::<Vec<_>>());
+    if fits(&output) || (!shown.is_empty() && fits(&errors)) {
+        return Ok(());
+    }
+    let shown = shown.join("\n");
+    Err(format!(
+        "{page}: {command}\nthe page:\n{shown}\nit printed:\n{output}and on standard error:\n{errors}"
+    ))
+}
+
+/// These programs have bugs: what looks for some finds them.
+fn expected_code(page: &str, step: &Step) -> i32 {
+    let mut shown = step.shown.iter().flatten();
+    if shown.any(|it| it == "no bugs found") {
+        return CLEAN;
+    }
+    let other = ENDS.iter().find(|it| is_meant(it.0, it.1, page, step));
+    let searches = ["check", "crash", "races", "merge", "replay"];
+    let mut words = step.command.split_whitespace();
+    let is_search =
+        words.next() == Some("powerfail") && words.next().is_some_and(|it| searches.contains(&it));
+    other.map_or(if is_search { FINDINGS } else { CLEAN }, |it| it.2)
 }
 
 /// The exit code of a command, and what it prints.
-fn shell(folder: &Folder, command: &str) -> (i32, String) {
-    let path = format!(
-        "{}:{}",
-        folder.path("bin").display(),
-        std::env::var("PATH").expect("PATH")
-    );
+fn shell(folder: &Folder, directory: &Path, command: &str) -> (i32, String, String) {
+    let path = std::env::var("PATH").expect("PATH");
     let mut shell = folder.command("/bin/sh");
-    shell.args(["-c", command]).env("PATH", path);
-    let output = shell.output().expect("a shell");
-    let text = [output.stdout, output.stderr].concat();
+    shell.args(["-c", command]).current_dir(directory);
+    shell.env("PATH", format!("{}:{path}", folder.path("bin").display()));
+    // GNU parallel asks to be cited, once for each user; afl-fuzz asks for a machine that does nothing else.
+    shell.env("PARALLEL", "--will-cite");
+    for variable in [
+        "AFL_SKIP_CPUFREQ",
+        "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES",
+        "AFL_NO_AFFINITY",
+        "AFL_NO_UI",
+    ] {
+        shell.env(variable, "1");
+    }
+    let output = shell
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("a shell");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let code = output.status.code().expect("an exit code");
-    (code, String::from_utf8_lossy(&text).into_owned())
+    (code, text(output.stdout), text(output.stderr))
 }
 
 fn root() -> PathBuf {
@@ -320,11 +216,4 @@ fn all_pages() -> Vec<(String, String)> {
     }
     pages.sort();
     pages
-}
-
-/// The commands of powerfail in blocks for a shell, and in those that show a terminal if no other test follows them.
-fn commands_of(page: &str, is_followed: bool) -> Vec<String> {
-    pages::commands(page, |opening| {
-        opening == "```sh" || (opening == "```console" && !is_followed)
-    })
 }

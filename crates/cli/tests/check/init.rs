@@ -161,7 +161,7 @@ fn a_program_that_stores_nothing_has_no_file() {
     assert!(!folder.path(FILE).exists());
 }
 
-/// QEMU records it, and sees only what it maps.
+/// QEMU records it.
 #[test]
 fn a_program_that_is_statically_linked_is_tried() {
     let folder = Folder::new();
@@ -171,8 +171,9 @@ fn a_program_that_is_statically_linked_is_tried() {
     init(&folder, &["--", "./counter", "data.pool"]).ends_with(CLEAN);
     let command = r#"command = ["./counter", "{pool}"]"#;
     assert!(settings(&folder).contains(&command.to_owned()));
-    init(&folder, &["--force", "--", "./settings", "data"])
-        .is_refused_with(NOT_CHECKED, &["statically linked", "link it dynamically"]);
+    init(&folder, &["--force", "--", "./settings", "data"]).ends_with(CLEAN);
+    let command = r#"command = ["./settings", "{dir}"]"#;
+    assert!(settings(&folder).contains(&command.to_owned()));
 }
 
 /// Threads are what `schedules` is about; the children of a shell are none.
@@ -185,6 +186,18 @@ fn the_children_of_a_script_are_no_threads() {
     for words in ["schedules", "debug information"] {
         assert!(!run.stdout.contains(words), "{words}: {}", run.stdout);
     }
+}
+
+/// A database in the current directory, which no argument names.
+#[test]
+fn a_program_that_writes_where_it_runs_is_recorded_there() {
+    let folder = Folder::new();
+    let script = "echo 1 > a.new; mv a.new a.db; read line < a.db; test \"$line\" = 1";
+    let run = init(&folder, &["--", "/bin/sh", "-c", script]).ends_with(CLEAN);
+    let lines = settings(&folder);
+    assert!(lines.contains(&r#"tree = ["auto"]"#.to_owned()), "{run:?}");
+    let check = folder.powerfail(&["check", "--format", "json"]);
+    assert!(check.report().totals.tree.is_some(), "{check:?}");
 }
 
 /// The program names its file itself.

@@ -20,7 +20,6 @@ mod determinism;
 mod eager;
 mod examples;
 mod files;
-mod first_hour;
 mod foreign;
 mod guides;
 mod hostile;

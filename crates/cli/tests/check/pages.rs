@@ -32,6 +32,7 @@ fn a_kept_run_gives_the_same_page_and_other_formats() {
         &id,
         "two_bugs.c",
         "\"moment\":{\"of\":\"lines\",\"rows\"",
+        "\"facts\":[[\"failure\",\"power fails before event ",
     ] {
         assert!(page.contains(word), "no `{word}`");
     }
@@ -126,7 +127,7 @@ fn a_bug_report_about_files_says_what_is_lost() {
     ] {
         assert!(issue.contains(words), "no `{words}` in:\n{issue}");
     }
-    for words in ["adr", "cache line", "Every store"] {
+    for words in ["adr", "cache line", "Every store", "persistent memory"] {
         assert!(!issue.contains(words), "`{words}` in:\n{issue}");
     }
     // The page has the rows of the picture, and which failure points were tried.
@@ -135,6 +136,7 @@ fn a_bug_report_about_files_says_what_is_lost() {
         r#""label":"name settings""#,
         r#""trees":["{dir}"]"#,
         r#""stacks":[{"#,
+        r#"["shows on","ext4: yes, xfs: yes, btrfs: yes"]"#,
     ] {
         assert!(page.contains(words), "no `{words}` in the page");
     }

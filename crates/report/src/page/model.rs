@@ -30,6 +30,8 @@ pub(super) struct PageData<'a> {
 pub(super) struct PageFinding<'a> {
     pub(super) places: Vec<PagePlace>,
     pub(super) outcome: Option<String>,
+    /// Names, and what they say.
+    pub(super) facts: Vec<(&'static str, String)>,
     pub(super) moment: Option<Moment<'a>>,
 }
 

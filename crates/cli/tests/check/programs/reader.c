@@ -3,7 +3,8 @@
  *
  * `store`, `app`, `list` and `my-program` keep a pool or a directory at the first argument that is a path, with the bug of
  * examples/counter.c or examples/settings.c. `server` does so for each request, and `load` and `verify` make one.
- * `index-test` forgets a flush in persistent memory that comes from malloc.
+ * `index-test` forgets a flush in persistent memory that comes from malloc. `list` has annotations. `kv` executes the lines of
+ * its standard input. `--lock` is a file that must be writable.
  */
 #define main store_main
 #include "counter.c"
@@ -13,7 +14,7 @@
 #undef main
 
 #include <arpa/inet.h>
-#include <powerfail.h>
+#include "powerfail.h"
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -40,10 +41,7 @@ static int is_pool(const char *path)
 static int keep(char *path)
 {
 	char *arguments[] = {"", path, NULL};
-	powerfail_operation_begin(0);
-	int status = is_pool(path) ? store_main(2, arguments) : app_main(2, arguments);
-	powerfail_operation_end(0);
-	return status;
+	return is_pool(path) ? store_main(2, arguments) : app_main(2, arguments);
 }
 
 static struct pool *open_pool(const char *path)
@@ -58,6 +56,40 @@ static int list(const char *path)
 	struct pool *pool = open_pool(path);
 	if (pool != NULL && pool->valid_bytes != 0)
 		puts(pool->record);
+	return 0;
+}
+
+/* Stores the record as an operation between two marks. What comes then is not checked. */
+static int insert(char *path)
+{
+	powerfail_mark(17, "insert", 6);
+	powerfail_operation_begin(17);
+	int status = keep(path);
+	powerfail_operation_end(17);
+	powerfail_mark(18, "insert", 6);
+	struct pool *pool = open_pool(path);
+	if (pool == NULL)
+		return 1;
+	powerfail_skip_failure_begin(1);
+	powerfail_skip_detection_begin(1, POWERFAIL_BEFORE);
+	char *other = (char *)pool + 2 * 64;
+	*other = 1;
+	persist(other);
+	powerfail_skip_detection_end(1, POWERFAIL_BEFORE);
+	powerfail_skip_failure_end(1);
+	return status;
+}
+
+/* Each line stores the record once more, if it begins with put. */
+static int kv(char *path)
+{
+	char line[64];
+	if (keep(path) != 0)
+		return 1;
+	struct pool *pool = open_pool(path);
+	while (pool != NULL && fgets(line, sizeof(line), stdin) != NULL)
+		if (strncmp(line, "put ", 4) == 0)
+			persist(&pool->record[atoi(line + 4) & 63]);
 	return 0;
 }
 
@@ -125,14 +157,21 @@ int main(int argc, char **argv)
 		return ask(argc, argv);
 	if (strcmp(name, "index-test") == 0)
 		return index_test();
+	const char *lock = value_of(argc, argv, "--lock");
+	if (lock != NULL && open(lock, O_RDWR | O_CREAT, 0644) < 0)
+		return 1;
 	for (int i = argc - 1; i > 0; i--) {
+		if (argv[i] == lock)
+			continue;
 		path = is_path(argv[i]) ? argv[i] : path;
 		repeats += atoi(argv[i]) > 0 ? atoi(argv[i]) : 0;
 		is_list |= strcmp(argv[i], "--list") == 0 || strcmp(argv[i], "print") == 0;
 	}
 	if (is_list)
 		return list(path);
-	if (keep(path) != 0)
+	if (strcmp(name, "kv") == 0)
+		return kv(path);
+	if ((strcmp(name, "list") == 0 ? insert(path) : keep(path)) != 0)
 		return 1;
 	struct pool *pool = repeats > 0 ? open_pool(path) : NULL;
 	for (int i = 0; pool != NULL && i < repeats; i++)
