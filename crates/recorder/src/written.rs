@@ -64,11 +64,14 @@ impl WrittenFiles {
             .collect()
     }
 
-    /// Those that are neither pools nor in a tree.
+    /// Those that are neither pools nor in a tree. What the target prints is no data of it, also if that goes to a file.
     pub(crate) fn outside(&self, pools: &[PoolSummary], trees: &Trees) -> Vec<PathBuf> {
         let is_pool = |path: &PathBuf| pools.iter().any(|pool| pool.path == *path);
         let outside = self.paths.iter().filter(|path| !trees.contains(path));
-        outside.filter(|path| !is_pool(path)).cloned().collect()
+        outside
+            .filter(|path| !is_pool(path) && !is_own_output(path))
+            .cloned()
+            .collect()
     }
 
     /// What was done to pools and is not recorded, a sentence each.
@@ -93,9 +96,29 @@ impl WrittenFiles {
     }
 }
 
+/// Whether a file is the standard output or the standard error of this process, which the target inherits.
+fn is_own_output(path: &Path) -> bool {
+    let identity = |status: rustix::fs::Stat| (status.st_dev, status.st_ino);
+    let Ok(file) = rustix::fs::stat(path).map(identity) else {
+        return false;
+    };
+    let outputs = [
+        rustix::fs::fstat(std::io::stdout()),
+        rustix::fs::fstat(std::io::stderr()),
+    ];
+    outputs.into_iter().flatten().any(|it| identity(it) == file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_target_prints_is_known() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        assert!(is_own_output(Path::new("/proc/self/fd/1")));
+        assert!(!is_own_output(file.path()));
+    }
 
     fn file(number: usize) -> FileIdentity {
         FileIdentity {

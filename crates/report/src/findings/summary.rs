@@ -57,6 +57,7 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &TextOptions<'_>) 
     let mut sentence = match (errors, performance) {
         (0, 0) => match not_checked {
             Some(reason) => format!("nothing was checked: {}", not_checked_text(reason).0),
+            None if report.totals.in_baseline > 0 => "no new bugs found".to_owned(),
             None => "no bugs found".to_owned(),
         },
         (errors, 0) => plural(errors, "correctness bug"),
