@@ -144,16 +144,7 @@ pub(crate) fn crash(
                 .to_owned(),
         );
     }
-    if !options.is_partial() && !options.only_races() {
-        let recording = runner.recording;
-        add_linted(
-            trace,
-            recording,
-            options.warnings,
-            &mut places,
-            &mut crashed.findings,
-        )?;
-    }
+    add_linted(trace, runner.recording, options, &mut places, &mut crashed)?;
     if options.selection.is_none() {
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }
@@ -294,10 +285,15 @@ fn is_same_file(one: &Finding, other: &Finding) -> bool {
 fn add_linted(
     trace: &Trace,
     recording: &TreeRecording,
-    warnings: bool,
+    options: &CrashOptions,
     places: &mut Places<'_>,
-    findings: &mut Vec<Finding>,
+    crashed: &mut Crashed,
 ) -> Result<(), CheckError> {
+    if options.is_partial() || options.only_races() {
+        return Ok(());
+    }
+    let warnings = options.warnings;
+    let findings = &mut crashed.findings;
     let key = |it: &SourcePlace| (it.file.clone(), it.line, it.function.clone());
     let known: BTreeSet<_> = findings.iter().flat_map(|it| &it.places).map(key).collect();
     for hit in file_lint::hits(trace, warnings)? {

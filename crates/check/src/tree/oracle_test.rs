@@ -67,7 +67,7 @@ impl TreeEngine<'_, '_> {
         }
         let mut runs = Vec::new();
         for change in Change::ALL {
-            match self.accepts(&newest, &files, change, &expected)? {
+            match self.accepts(&newest, &files, change, expected.as_deref())? {
                 Some(run) => runs.push(run),
                 None => return Ok(OracleTest::CanFail),
             }
@@ -94,7 +94,7 @@ impl TreeEngine<'_, '_> {
         // It may look at names only, and miss one where another one is there.
         for node in files.iter().take(REMOVED_MAX) {
             let one = BTreeSet::from([*node]);
-            let accepted = self.accepts(&newest, &one, Change::Remove, &expected)?;
+            let accepted = self.accepts(&newest, &one, Change::Remove, expected.as_deref())?;
             if accepted.is_none() {
                 return Ok(OracleTest::CanFail);
             }
@@ -112,7 +112,7 @@ impl TreeEngine<'_, '_> {
         newest: &TreeImage,
         files: &BTreeSet<NodeKey>,
         change: Change,
-        expected: &Option<Vec<u8>>,
+        expected: Option<&[u8]>,
     ) -> Result<Option<RunOnTree>, CheckError> {
         let of = Change::ALL.len() as u64;
         self.observer
@@ -122,7 +122,7 @@ impl TreeEngine<'_, '_> {
         let observer = &mut *self.observer;
         let run = self.runner.run_on(&image, &|| observer.is_interrupted())?;
         let is_accepted = match &run.verdict {
-            Verdict::Success { dump } => dump == expected,
+            Verdict::Success { dump } => dump.as_deref() == expected,
             Verdict::Failure(_) => false,
         };
         Ok(is_accepted.then_some(run))
