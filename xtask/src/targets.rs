@@ -322,7 +322,6 @@ impl Target {
                     "pip",
                     "install",
                     "-q",
-                    "--no-deps",
                     "--upgrade",
                     "--target",
                 ]);
