@@ -315,7 +315,7 @@ pub(super) const TARGETS: &[Target] = &[
         recover: "python3 old.py check {dir} ZODB 6.4",
         command: &["python3", "old.py", "run", "{dir}", "ZODB", "6.4"],
         expected: Expected::Bugs,
-        covered: "all files; a transaction whose length is there and whose data reads as zeros (ext4) is not taken for the end: the storage does not open",
+        covered: "all files; a transaction and the byte that makes it valid are synced together, so a part of it can be lost or read as zeros, and the storage does not open",
         in_tests: false,
     },
     Target {
