@@ -1,4 +1,4 @@
-# Packages of PyPI, of which old versions do not sync what they write:
+# Packages of PyPI, most of them in old versions that do not sync what they write:
 #
 #     python3 old.py run DIR PACKAGE VERSION
 #     python3 old.py check DIR PACKAGE VERSION
@@ -50,6 +50,27 @@ def tinydb():
         for number in range(1, 5):
             db.insert({"number": number, "padding": "-" * 5000})
             print("saved", number, flush=True)
+
+
+def ZODB():
+    path = os.path.join(directory, "Data.fs")
+    if mode == "check" and not os.path.exists(path):
+        return
+    import transaction
+    from ZODB.DB import DB
+    from ZODB.FileStorage import FileStorage
+
+    database = DB(FileStorage(path))
+    root = database.open().root()
+    if mode == "check":
+        assert all(text == "-" * 3000 for text in root.values()), root
+        judge(sorted(root))
+    else:
+        for number in range(1, 4):
+            root[number] = "-" * 3000
+            transaction.commit()
+            print("saved", number, flush=True)
+    database.close()
 
 
 globals()[package]()

@@ -184,12 +184,15 @@ checks each with the command in the table. Times are those of one run on one mac
 binary on a quiet machine.
 
 Programs that get `{dir}` keep ordinary files. What is found in them is of three kinds: several system calls that are not atomic
-together (Tokyo Cabinet, redb, fjall, `cp`), operations that reach the disk in another order (git, `mv`, `sed -i`, `dbm.dumb`), and
+together (Tokyo Cabinet, redb, fjall, `cp`), operations that reach the disk in another order (git, Mercurial, `mv`, `sed -i`, `dbm.dumb`), and
 acknowledged data that is not durable (GDBM, sled, LevelDB without sync).
 
 Rows with the version of a package in their name are about packages of npm, PyPI and crates.io. Most of them have a bug that later
 versions do not have: `write-file-atomic` up to 1.3.1, `nedb` up to 1.4.0 and `atomicwrites` 0.1 give a file its name before it is synced,
 `atomicwrites` 1.0 does not sync the directory, and `tinydb` 2 and `persy` 0.1 sync nothing. The repaired versions are clean.
+
+A check of Mercurial or ZODB starts Python hundreds of times. That of Mercurial ends with its budget of 120 s, and 34 of 415 crash states
+were not tried.
 
 The last column says whether the result is true.
 
@@ -317,15 +320,7 @@ impl Target {
             Build::Pip(package, version) => {
                 copy_script(&source, folder)?;
                 let mut command = Command::new("python3");
-                command.args([
-                    "-m",
-                    "pip",
-                    "install",
-                    "-q",
-                    "--no-deps",
-                    "--upgrade",
-                    "--target",
-                ]);
+                command.args(["-m", "pip", "install", "-q", "--upgrade", "--target"]);
                 command.arg(folder.join(format!("pip-{package}-{version}")));
                 command.arg(format!("{package}=={version}"));
                 command

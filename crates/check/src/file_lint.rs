@@ -15,12 +15,19 @@ pub(crate) fn findings(
     candidates: bool,
     places: &mut Places<'_>,
 ) -> Result<Vec<Finding>, CheckError> {
-    let hits = lint_trace(trace, FileLintOptions::default())?;
-    let shown = hits.iter().filter(|hit| hit.confirmed || candidates);
-    shown.map(|hit| finding(hit, places)).collect()
+    let hits = hits(trace, candidates)?;
+    hits.iter().map(|hit| finding(hit, places)).collect()
 }
 
-fn finding(hit: &FileHit, places: &mut Places<'_>) -> Result<Finding, CheckError> {
+/// The patterns in a trace that are shown.
+pub(crate) fn hits(trace: &Trace, candidates: bool) -> Result<Vec<FileHit>, CheckError> {
+    let mut hits = lint_trace(trace, FileLintOptions::default())?;
+    hits.retain(|hit| hit.confirmed || candidates);
+    Ok(hits)
+}
+
+/// The finding of a pattern.
+pub(crate) fn finding(hit: &FileHit, places: &mut Places<'_>) -> Result<Finding, CheckError> {
     let mut found = Vec::new();
     for site in &hit.sites {
         let mut place = places.of_event(site.role, EventIndex(site.index.0))?;
@@ -127,6 +134,14 @@ fn help(hit: &FileHit, places: &[SourcePlace]) -> Option<String> {
         }
         Code::TemporaryElsewhere => {
             "a temporary file in the directory of the file that it replaces can be renamed".to_owned()
+        }
+        Code::RedundantSync => {
+            let range = hit.beside?.range;
+            format!(
+                "it covers {:#x}-{:#x}, and the data of the file that is not durable lies elsewhere: check the range",
+                range.offset,
+                range.end()
+            )
         }
         _ => return None,
     })

@@ -34,6 +34,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use powerfail_finding::{Class, Code, Finding, NotChecked, Role, Severity, SourcePlace, TreeCrash};
+use powerfail_lint::files::DataBeside;
 use powerfail_model::files::FileSystem;
 use powerfail_trace::Trace;
 
@@ -128,7 +129,7 @@ pub(crate) fn crash(
     let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
     let mut tested = None;
     if !has_failed && !engine.is_interrupted && !options.is_partial() {
-        let result = engine.test_oracle(&undisturbed);
+        let result = engine.test_oracle(&undisturbed, &prefixes);
         tested = engine.unless_interrupted(result)?;
     }
     let is_stopped = engine.is_interrupted;
@@ -143,9 +144,7 @@ pub(crate) fn crash(
                 .to_owned(),
         );
     }
-    if !options.is_partial() && !options.only_races() {
-        add_linted(trace, options.warnings, &mut places, &mut crashed.findings)?;
-    }
+    add_linted(trace, runner.recording, options, &mut places, &mut crashed)?;
     if options.selection.is_none() {
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }
@@ -285,13 +284,25 @@ fn is_same_file(one: &Finding, other: &Finding) -> bool {
 /// warnings are wanted. So are candidates, which no crash has confirmed, if no finding is about the same operation.
 fn add_linted(
     trace: &Trace,
-    warnings: bool,
+    recording: &TreeRecording,
+    options: &CrashOptions,
     places: &mut Places<'_>,
-    findings: &mut Vec<Finding>,
+    crashed: &mut Crashed,
 ) -> Result<(), CheckError> {
+    if options.is_partial() || options.only_races() {
+        return Ok(());
+    }
+    let warnings = options.warnings;
+    let findings = &mut crashed.findings;
     let key = |it: &SourcePlace| (it.file.clone(), it.line, it.function.clone());
     let known: BTreeSet<_> = findings.iter().flat_map(|it| &it.places).map(key).collect();
-    for mut finding in file_lint::findings(trace, warnings, places)? {
+    for hit in file_lint::hits(trace, warnings)? {
+        let mut finding = file_lint::finding(&hit, places)?;
+        if let Some(beside) = hit.beside
+            && blame_range(beside, &finding, recording, findings)
+        {
+            continue;
+        }
         let is_candidate = finding.severity == Severity::Warning;
         let is_shown = match finding.code {
             Code::RedundantSync => finding.count > 1 && !is_candidate,
@@ -309,6 +320,40 @@ fn add_linted(
         }
     }
     Ok(())
+}
+
+/// Adds to a bug whose data is lost which range was synced instead. Whether there is such a bug: the sync is no waste then.
+fn blame_range(
+    beside: DataBeside,
+    sync: &Finding,
+    recording: &TreeRecording,
+    findings: &mut [Finding],
+) -> bool {
+    let Some(path) = recording.path_of(beside.node, recording.len()) else {
+        return false;
+    };
+    let path = path.display().to_string();
+    let is_lost = |it: &&SourcePlace| {
+        it.role == Role::Store && it.pool.as_ref() == Some(&path) && it.pool_offset.is_some()
+    };
+    let line = { sync.places.iter() }.find_map(SourcePlace::file_and_line);
+    let line = line.map_or_else(String::new, |line| format!(" at {line}"));
+    let mut is_blamed = false;
+    for bug in findings
+        .iter_mut()
+        .filter(|it| it.severity == Severity::Error)
+    {
+        let Some(at) = { bug.places.iter().find(is_lost) }.and_then(|it| it.pool_offset) else {
+            continue;
+        };
+        is_blamed = true;
+        bug.explain(format!(
+            "the msync{line} covers {:#x}-{:#x}, the write is at {at:#x}",
+            beside.range.offset,
+            beside.range.end()
+        ));
+    }
+    is_blamed
 }
 
 /// Says what it means for the result that recovery accepts changed trees.

@@ -8,7 +8,7 @@
 mod pass;
 
 use powerfail_finding::{Code, Role};
-use powerfail_model::files::{Entry, FileSystem, NodeId, Operation, OperationIndex};
+use powerfail_model::files::{ByteRange, Entry, FileSystem, NodeId, Operation, OperationIndex};
 use powerfail_trace::StackId;
 
 pub use pass::{lint_files, lint_trace};
@@ -70,6 +70,17 @@ pub struct FileHit {
     pub confirmed: bool,
     /// The sync that is missing: of a file or a directory, before this operation or at the end.
     pub missing_sync: Option<MissingSync>,
+    /// What a useless sync of a range may have been meant for.
+    pub beside: Option<DataBeside>,
+}
+
+/// A sync of a range makes nothing durable, and data of its file that is not durable lies outside of the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataBeside {
+    /// The file.
+    pub node: NodeId,
+    /// The range that is synced.
+    pub range: ByteRange,
 }
 
 /// An operation that has a part in a hit.

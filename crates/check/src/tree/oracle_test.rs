@@ -7,6 +7,7 @@ use powerfail_model::files::{NodeKind, Operation};
 use powerfail_oracle::Verdict;
 
 use super::engine::TreeEngine;
+use super::prefix::Prefixes;
 use super::runner::RunOnTree;
 use super::undisturbed::UndisturbedRecovery;
 use crate::error::CheckError;
@@ -31,18 +32,42 @@ const CHANGED_BYTES_MAX: u64 = 16 << 20;
 const REMOVED_MAX: usize = 16;
 
 impl TreeEngine<'_, '_> {
-    /// Tries recovery on the final tree without the files that the workload changes, with zeros in them, and with other bytes.
-    /// Other files, such as the program itself, stay.
+    /// Tries recovery on the last tree that has files which the workload changes: without them, with zeros in them, and with
+    /// other bytes. Other files, such as the program itself, stay.
     pub(super) fn test_oracle(
         &mut self,
         undisturbed: &UndisturbedRecovery,
+        prefixes: &Prefixes,
     ) -> Result<OracleTest, CheckError> {
-        let newest = self.recording.newest(self.recording.len()).image();
         let files = self.recording.changed_nodes();
         let files: BTreeSet<NodeKey> = files.iter().map(|it| NodeKey(it.0.into())).collect();
+        // A workload may remove what it has made, such as a lock: its final tree shows nothing.
+        let end = self.recording.len();
+        let accepted = { prefixes.judged.iter().rev() }.filter(|(_, it)| it.is_none());
+        let places = std::iter::once(end).chain(accepted.map(|(place, _)| *place));
+        let mut found = None;
+        for place in places {
+            let image = self.recording.newest(place).image();
+            if files.iter().any(|it| image.names_of(*it).next().is_some()) {
+                found = Some((place, image));
+                break;
+            }
+        }
+        let Some((place, newest)) = found else {
+            return Ok(OracleTest::Unknown);
+        };
+        let mut expected = undisturbed.dump.clone();
+        if place != end {
+            let observer = &mut *self.observer;
+            let run = self.runner.run_on(&newest, &|| observer.is_interrupted())?;
+            match run.verdict {
+                Verdict::Success { dump } => expected = dump,
+                Verdict::Failure(_) => return Ok(OracleTest::CanFail),
+            }
+        }
         let mut runs = Vec::new();
         for change in Change::ALL {
-            match self.accepts(&newest, &files, change, undisturbed)? {
+            match self.accepts(&newest, &files, change, expected.as_deref())? {
                 Some(run) => runs.push(run),
                 None => return Ok(OracleTest::CanFail),
             }
@@ -69,7 +94,7 @@ impl TreeEngine<'_, '_> {
         // It may look at names only, and miss one where another one is there.
         for node in files.iter().take(REMOVED_MAX) {
             let one = BTreeSet::from([*node]);
-            let accepted = self.accepts(&newest, &one, Change::Remove, undisturbed)?;
+            let accepted = self.accepts(&newest, &one, Change::Remove, expected.as_deref())?;
             if accepted.is_none() {
                 return Ok(OracleTest::CanFail);
             }
@@ -87,7 +112,7 @@ impl TreeEngine<'_, '_> {
         newest: &TreeImage,
         files: &BTreeSet<NodeKey>,
         change: Change,
-        undisturbed: &UndisturbedRecovery,
+        expected: Option<&[u8]>,
     ) -> Result<Option<RunOnTree>, CheckError> {
         let of = Change::ALL.len() as u64;
         self.observer
@@ -97,7 +122,7 @@ impl TreeEngine<'_, '_> {
         let observer = &mut *self.observer;
         let run = self.runner.run_on(&image, &|| observer.is_interrupted())?;
         let is_accepted = match &run.verdict {
-            Verdict::Success { dump } => *dump == undisturbed.dump,
+            Verdict::Success { dump } => dump.as_deref() == expected,
             Verdict::Failure(_) => false,
         };
         Ok(is_accepted.then_some(run))

@@ -269,6 +269,12 @@ fn a_recovery_that_accepts_all_files_is_noted() {
     assert_eq!(run.code, NOT_CHECKED, "{run:?}");
     let reason = Some(powerfail_finding::NotChecked::FilesNotOpened);
     assert_eq!(run.report().totals.not_checked, reason, "{run:?}");
+    // What the workload has removed at its end was there before.
+    let lock = "echo 1 > lock; sync lock; sync .; rm lock";
+    let folder = scripts(lock, "test ! -e lock || grep -q . lock || true");
+    let run = check_scripts(&folder, &[]);
+    assert_eq!(run.code, CLEAN, "{run:?}");
+    assert!(says(&run), "{run:?}");
     let long = format!("{SAVE_SYNCED}; truncate -s 64M long; sync");
     let folder = scripts(&long, "cat config; true");
     let run = check_scripts(&folder, &[]);

@@ -42,6 +42,32 @@ fn line_of(finding: &Finding, role: Role) -> Option<u32> {
     places.find(|place| place.role == role)?.line
 }
 
+/// The process that reads the pool is not always the command itself. Some wrappers clear the environment, others close descriptors.
+#[test]
+fn a_recovery_behind_wrappers_is_explored() {
+    let folder = folder(1);
+    let runs = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))";
+    for recover in [
+        format!("sh -c '{RECOVER}; exit $?'"),
+        format!("timeout 60 env -i {RECOVER}"),
+        format!("/usr/bin/python3 -c '{runs}' {RECOVER}"),
+    ] {
+        let run = folder.powerfail(&[
+            "crash",
+            "run.trace",
+            "--recover",
+            &recover,
+            "--strategy",
+            "lazy",
+            "--format",
+            "json",
+        ]);
+        let report = run.ends_with(FINDINGS).report();
+        assert!(exploration(&report).choices > 0, "{recover}: {report:?}");
+        assert_eq!(report.notes, Vec::<String>::new(), "{recover}");
+    }
+}
+
 #[test]
 fn a_flag_without_its_data_is_found_and_explained() {
     let folder = folder(1);

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_finding::{Code, Role};
 use powerfail_model::files::{
-    Entry, FileSystem, Frontier, InitialTree, NodeId, NodeKind, Operation, OperationIndex,
+    ByteRange, Entry, FileSystem, Frontier, InitialTree, NodeId, NodeKind, Operation,
+    OperationIndex,
 };
 use powerfail_trace::{
     Body, EventBlock, FileOperation, FileOperations, MarkKind, Result, StackId, Trace,
 };
 use rustc_hash::FxHashMap;
 
-use super::{FileEvent, FileHit, FileLintOptions, FileSite, FileStep, MissingSync};
+use super::{DataBeside, FileEvent, FileHit, FileLintOptions, FileSite, FileStep, MissingSync};
 
 /// Finds the patterns in operations that start with a tree. The hits are in the order of codes and then of operations.
 pub fn lint_files<'a>(
@@ -97,6 +98,8 @@ struct Syncs {
     doubtful: u64,
     /// The first one of each.
     examples: [Option<FileSite>; 2],
+    /// Of the first one that makes nothing durable because its range is beside the data.
+    beside: Option<DataBeside>,
 }
 
 struct Pass {
@@ -178,6 +181,7 @@ impl Pass {
             of: None,
             confirmed,
             missing_sync,
+            beside: None,
         });
         hit.count += 1;
         hit.confirmed |= confirmed;
@@ -351,11 +355,16 @@ impl Pass {
         operation: &Operation,
     ) {
         let useful = self.weakest.raises_floor(operation) || self.linux.raises_floor(operation);
+        let beside = match operation {
+            Operation::SyncRange { node, range } if !useful => self.data_beside(*node, *range),
+            _ => None,
+        };
         // The first sync of what was there before may be for what an earlier run has left.
         let first = self.never_synced.remove(&node);
         let sync = site(Role::Flush, index, stack);
         let syncs = self.syncs.entry(stack).or_default();
         syncs.all += 1;
+        syncs.beside = syncs.beside.or(beside);
         if !useful && first {
             syncs.doubtful += 1;
             syncs.examples[1].get_or_insert(sync);
@@ -371,6 +380,16 @@ impl Pass {
             }
             self.all_synced(node);
         }
+    }
+
+    /// Whether a file has data that is not durable, although a sync of this range makes nothing durable.
+    fn data_beside(&self, node: NodeId, range: ByteRange) -> Option<DataBeside> {
+        let whole = Operation::SyncFile {
+            node,
+            data_only: true,
+        };
+        let is_open = self.weakest.raises_floor(&whole) || self.linux.raises_floor(&whole);
+        is_open.then_some(DataBeside { node, range })
     }
 
     fn all_synced(&mut self, node: NodeId) {
@@ -458,6 +477,7 @@ impl Pass {
                     of: Some(syncs.all),
                     confirmed,
                     missing_sync: None,
+                    beside: syncs.beside,
                 };
                 self.hits
                     .insert((Code::RedundantSync, vec![example.stack]), hit);

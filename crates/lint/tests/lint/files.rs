@@ -429,6 +429,28 @@ fn a_sync_is_retried() {
     );
 }
 
+/// It may be meant for the data that is not durable. If there is none, it is useless only.
+#[test]
+fn a_sync_of_a_range_beside_the_data() {
+    let msync = |offset| {
+        Line::Do(Operation::SyncRange {
+            node: OLD,
+            range: ByteRange::new(offset, 4096),
+        })
+    };
+    let beside = |lines: &[Line]| {
+        let hits = hits(lines);
+        // The first sync may be for what an earlier run has left.
+        let sync = { hits.iter() }.rfind(|it| it.code == Code::RedundantSync);
+        sync.expect("a useless sync").beside
+    };
+    let wrong = beside(&[fsync(OLD), write(OLD, 0, 10), msync(8192)]);
+    let wrong = wrong.expect("data beside the range");
+    assert_eq!((wrong.node, wrong.range.offset), (OLD, 8192));
+    let twice = beside(&[fsync(OLD), write(OLD, 0, 10), msync(0), msync(0)]);
+    assert_eq!(twice, None);
+}
+
 #[test]
 fn a_sync_is_useless() {
     let code = Code::RedundantSync;

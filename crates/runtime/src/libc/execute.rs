@@ -2,7 +2,8 @@
 //!
 //! The new program gets the variables that load the runtime and lead it to the host, whatever environment the target
 //! gives it: a target may clear its environment (`env -i`) and close all descriptors. The host is told of the program, and
-//! names it if the runtime does not start there.
+//! names it if the runtime does not start there. Programs that an explored recovery starts get their variables in the same
+//! way, and nobody is told: the one that reads the pool may be behind a wrapper such as `env -i`.
 //!
 //! A child of `vfork` comes here, too. It has the memory of its parent, so what is allocated here for an environment that
 //! lacks variables stays allocated in the parent.
@@ -19,6 +20,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::CString;
 
+use powerfail_protocol::explore::FILE_VARIABLE;
 use powerfail_protocol::message::{MessageKind, TEXT_MAX};
 use powerfail_protocol::shared::HOST_VARIABLE;
 
@@ -26,7 +28,7 @@ use crate::host;
 use crate::platform::sys;
 use crate::recovery::fork;
 
-use super::interpose::original;
+use super::interpose::{is_watched, original};
 use super::spawn_actions;
 
 type Strings = *const *const c_char;
@@ -38,6 +40,8 @@ unsafe extern "C" {
 /// Beginnings of the variables that powerfail sets.
 const OURS: [&str; 3] = ["POWERFAIL_", "PMEM_IS_PMEM_FORCE=", "PMEM_MMAP_HINT="];
 const PRELOAD: &str = "LD_PRELOAD=";
+/// Of those, the ones that lead to the host of a recording and to that of a recovery.
+const LEADING: [&str; 2] = [HOST_VARIABLE, FILE_VARIABLE];
 
 /// The variables of a process that is recorded.
 struct Variables {
@@ -113,7 +117,12 @@ unsafe fn completed(environment: Strings) -> Option<Vec<*const c_char>> {
             value.is_some_and(|value| contains(value, part))
         })
     };
-    if is_there(PRELOAD, &ours.runtime) && is_there(HOST_VARIABLE, b"") {
+    let leads = |name: &&str| {
+        let mut ours = ours.all.iter();
+        ours.any(|variable| variable.to_bytes().starts_with(name.as_bytes()))
+    };
+    let mut leading = LEADING.iter().filter(|name| leads(name));
+    if is_there(PRELOAD, &ours.runtime) && leading.all(|name| is_there(name, b"")) {
         return None;
     }
     let mut all: Vec<*const c_char> = Vec::new();
@@ -211,8 +220,13 @@ unsafe fn around_exec<T>(
     environment: Strings,
     execute: impl FnOnce(Strings) -> T,
 ) -> T {
-    if !host::attached() {
+    if !is_watched() {
         return execute(environment);
+    }
+    if !host::attached() {
+        // SAFETY: the caller passes what `execve` takes: a list that ends with a null pointer.
+        let complete = unsafe { completed(environment) };
+        return execute(complete.as_ref().map_or(environment, Vec::as_ptr));
     }
     // SAFETY: the caller passes what `execve` takes: a string and lists that end with a null pointer.
     let complete = unsafe {
@@ -425,7 +439,7 @@ macro_rules! spawn {
                 Strings,
             ) -> c_int;
             let spawn = original!($original as Spawn);
-            if !host::attached() {
+            if !is_watched() {
                 return spawn(process, path, actions, attributes, arguments, environment);
             }
             // SAFETY: the target calls this function as the C library asks for.
@@ -446,6 +460,9 @@ macro_rules! spawn {
                     if !process.is_null() {
                         process.write(started);
                     }
+                    if !host::attached() {
+                        return done;
+                    }
                     let words = [u64::from(started as c_uint), 0, 0, 0, 0];
                     let duplicated = spawn_actions::duplicated(actions);
                     tell_given(started, arguments, environment, &duplicated);
@@ -463,7 +480,7 @@ spawn!(posix_spawnp, "posix_spawnp");
 
 /// Gives the process the variables that the programs of its shell need, if it has lost them.
 fn complete_own() {
-    if host::attached() {
+    if is_watched() {
         // SAFETY: the environment of the C library, which looks for itself whether it was replaced.
         unsafe {
             if let Some(all) = completed(environ) {

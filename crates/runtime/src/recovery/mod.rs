@@ -60,6 +60,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use powerfail_protocol::explore::{RecoveryMessageKind, RefusalKind, flag};
 
+use crate::libc::execute;
 use crate::platform::{signals, sys};
 use crate::record::threads;
 
@@ -91,6 +92,7 @@ pub(crate) fn start() -> bool {
         return false;
     }
     ACTIVE.store(true, Ordering::Relaxed);
+    execute::remember_variables();
     threads::attach_unrecorded();
     signals::install_handlers(breakpoints::on_breakpoint, step::on_fault);
     load_stacks::begin();

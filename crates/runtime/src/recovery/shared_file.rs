@@ -19,9 +19,18 @@ use crate::platform::sys;
 use super::oracle_messages;
 
 static FILE: AtomicI32 = AtomicI32::new(-1);
+/// The descriptor of the runtime itself, which programs that the recovery starts load.
+static LIBRARY: AtomicI32 = AtomicI32::new(-1);
 
 fn number_from_environment(name: &str) -> Option<i32> {
     std::env::var(name).ok()?.parse().ok()
+}
+
+/// The number in `LD_PRELOAD=/proc/self/fd/NUMBER`, which other libraries may follow.
+fn library_number() -> Option<i32> {
+    let preload = std::env::var("LD_PRELOAD").ok()?;
+    let first = preload.split(':').next()?;
+    first.strip_prefix("/proc/self/fd/")?.parse().ok()
 }
 
 /// Maps the file, if there is one.
@@ -40,6 +49,7 @@ pub(super) fn attach() -> bool {
         return false;
     }
     FILE.store(file, Ordering::Relaxed);
+    LIBRARY.store(library_number().unwrap_or(-1), Ordering::Relaxed);
     oracle_messages::use_descriptors(socket, number_from_environment(OUTPUT_VARIABLE));
     let control = control();
     if control.magic != MAGIC || control.version != VERSION {
@@ -55,7 +65,10 @@ pub(super) fn descriptor() -> i32 {
 
 /// Whether a descriptor is one of ours.
 pub(super) fn owns(fd: i32) -> bool {
-    fd >= 0 && (fd == descriptor() || oracle_messages::owns(fd))
+    fd >= 0
+        && (fd == descriptor()
+            || fd == LIBRARY.load(Ordering::Relaxed)
+            || oracle_messages::owns(fd))
 }
 
 /// The first page.
