@@ -1,12 +1,11 @@
 // powerfail: needs = "-pthread"
-// powerfail: flags = "--budget 6"
 // Two threads put items into a queue. An item is a line, and its mark is stored last. After a crash the same threads go on
 // behind the last item, and the power may fail again. The faulty program marks an item that has no sum yet.
 #include <pthread.h>
 
 #include "../../programs/pm.h"
 
-enum { SLOTS = 10, ITEMS = 2 };
+enum { SLOTS = 6, ITEMS = 1 };
 
 struct item {
 	uint64_t id;
