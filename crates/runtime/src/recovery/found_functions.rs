@@ -9,7 +9,10 @@ use super::load_stacks;
 pub(super) struct FoundFunctions(Lock<Vec<(u64, u64)>>);
 
 impl FoundFunctions {
-    pub(super) const NONE: Self = Self(Lock::new(Vec::new()));
+    /// None are known yet.
+    pub(super) const fn new() -> Self {
+        Self(Lock::new(Vec::new()))
+    }
 
     /// Looks for functions, as the dynamic linker has chosen them for this processor.
     pub(super) fn find(&self, names: &[&'static str]) {

@@ -28,7 +28,7 @@ const FUNCTIONS: [&str; 7] = [
 const NOBODY: u32 = 1 << 22;
 static OWNER: [u8; 4] = NOBODY.to_le_bytes();
 
-static FOUND: FoundFunctions = FoundFunctions::NONE;
+static FOUND: FoundFunctions = FoundFunctions::new();
 
 /// In a copy of the recovery that it has made itself.
 pub(super) fn reset_after_fork() {

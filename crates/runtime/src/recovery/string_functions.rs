@@ -33,7 +33,7 @@ const FUNCTIONS: [&str; 18] = [
     "strstr\0",
 ];
 
-static FOUND: FoundFunctions = FoundFunctions::NONE;
+static FOUND: FoundFunctions = FoundFunctions::new();
 
 /// In a copy of the recovery that it has made itself.
 pub(super) fn reset_after_fork() {
