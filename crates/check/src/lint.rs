@@ -265,6 +265,12 @@ fn advise(hit: &Hit, finding: &mut Finding, places: &mut Places<'_>) -> Result<(
     if hit.code == Code::VolatileFlush {
         finding.explain("if data in a pool was meant, this does not flush it".to_owned());
     }
+    if hit.code == Code::DirtyOverwrite {
+        finding.explain(
+            "if recovery does not need the first value, not storing it costs less than a flush"
+                .to_owned(),
+        );
+    }
     if hit.code == Code::TransientData {
         finding.explain("data that need not survive can be kept in volatile memory".to_owned());
     }
@@ -319,7 +325,10 @@ fn make_durable(
         Code::DirtyOverwrite => (
             site(Role::Overwrite),
             None,
-            before(Role::Overwrite, "it is overwritten"),
+            format!(
+                "if recovery needs the first value, {}",
+                before(Role::Overwrite, "it is overwritten")
+            ),
         ),
         _ => return Ok(()),
     };

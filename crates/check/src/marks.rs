@@ -1,5 +1,7 @@
 //! Where findings lie among the marks and operations of the program.
 
+use std::cmp::Reverse;
+
 use powerfail_finding::{Finding, Marks, ProgramMark, Role};
 use powerfail_model::{EventIndex, ThreadIndex};
 use powerfail_trace::{Annotation, Body, Mark, MarkKind, Record, Result, Trace};
@@ -62,7 +64,11 @@ pub(crate) fn add_marks(
 }
 
 fn marks_of(threads: &FxHashMap<ThreadIndex, Marks>, thread: ThreadIndex) -> Marks {
-    threads.get(&thread).cloned().unwrap_or_default()
+    let mut marks = threads.get(&thread).cloned().unwrap_or_default();
+    let others = threads.iter().filter(|(other, _)| **other != thread);
+    marks.others = others.filter_map(|(_, it)| it.after.clone()).collect();
+    marks.others.sort_by_key(|mark| Reverse(mark.event));
+    marks
 }
 
 /// Moves a thread over a mark. Returns the mark if the program made it for people.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hex::hex;
 
-/// Where in the workload a finding lies, by the annotations of the program: those of the thread that was to act next.
+/// Where in the workload a finding lies, by the annotations of the program: those of the thread that was to act next, and
+/// what others had marked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Marks {
     /// The nearest mark before it.
@@ -17,6 +18,9 @@ pub struct Marks {
     /// The operation that had begun and not ended, by its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<u64>,
+    /// The newest mark before it of each other thread, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ProgramMark>,
 }
 
 impl Marks {
@@ -25,11 +29,15 @@ impl Marks {
         after: None,
         before: None,
         operation: None,
+        others: Vec::new(),
     };
 
     /// Whether the annotations of the program say nothing about the finding.
     pub const fn is_empty(&self) -> bool {
-        self.after.is_none() && self.before.is_none() && self.operation.is_none()
+        self.after.is_none()
+            && self.before.is_none()
+            && self.operation.is_none()
+            && self.others.is_empty()
     }
 }
 

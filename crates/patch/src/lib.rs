@@ -6,7 +6,8 @@
 //! 2. [`tactic`]: how can a jump to a trampoline take its place, and where must that lie?
 //! 3. [`Emitter`]: the trampoline's code.
 //!
-//! A few instructions have no trampoline; [`Redirected`] is how they are run at the fault instead.
+//! A few instructions have no trampoline; [`Redirected`] is how they are run at the fault instead. [`Displaced`] is how any
+//! access is run at its fault on bytes that lie elsewhere, where other threads must not see the page meanwhile.
 //!
 //! [`AccessEmitter`] makes trampolines of another kind, for the exploration of recoveries: they record
 //! nothing, and send loads and stores of a pool to where its bytes are.
@@ -21,6 +22,7 @@
 
 mod assembler;
 mod classify;
+mod displace;
 mod emit;
 mod encode;
 mod flow;
@@ -36,6 +38,7 @@ pub use classify::{
     Action, Classifier, MAX_INSTRUCTION_LEN, MAX_SITE_LEN, Means, Refusal, Scanned, Site, Store,
     StoreForm,
 };
+pub use displace::{Displaced, Pointers};
 pub use emit::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter,
     EmitterSettings, Interruption, KeptStates, LOADS_MOVE, LockedFences, LockedWork,

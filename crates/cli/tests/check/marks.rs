@@ -54,8 +54,12 @@ fn a_finding_of_the_trace_alone_has_the_marks_of_its_place() {
     assert_eq!(named(&finding.marks), [Some((4, "insert")), None]);
     assert_eq!(finding.marks.operation, Some(4));
     let text = folder.powerfail(&["lint", "run.trace"]).ends_with(FINDINGS);
-    let line = "= mark: after 4 \"insert\"\n";
-    assert!(text.stdout.contains(line), "{}", text.stdout);
+    for line in [
+        "= mark: after 4 \"insert\"\n",
+        "= mark: another thread: after 99 \"another thread\"\n",
+    ] {
+        assert!(text.stdout.contains(line), "{line}: {}", text.stdout);
+    }
 }
 
 #[test]

@@ -672,7 +672,7 @@ pub(super) fn memory(register: Register, displacement: i32) -> MemoryOperand {
 }
 
 /// The instruction with another memory operand.
-fn redirected(instruction: &Instruction, base: Register) -> Instruction {
+pub(crate) fn redirected(instruction: &Instruction, base: Register) -> Instruction {
     let mut moved = *instruction;
     moved.set_code(addressable_variant(moved.code()));
     moved.set_segment_prefix(Register::None);

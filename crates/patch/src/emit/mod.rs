@@ -45,6 +45,7 @@ mod stub;
 use iced_x86::{Code, Encoder, Instruction};
 use powerfail_protocol::SiteId;
 
+pub(crate) use access::redirected;
 pub use access::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, LOADS_MOVE, MAX_ACCESS_LEN,
     STORES_MOVE, UNREAD_SHIFT,

@@ -6,6 +6,8 @@ use crate::text::{printable, width};
 
 /// Columns of a mark's text that are shown; JSON has all of it.
 const TEXT_COLUMNS: usize = 60;
+/// Threads whose marks are shown beside those of the thread that the finding is about; JSON has all of them.
+const OTHERS_SHOWN: usize = 3;
 
 pub(super) fn texts(marks: &Marks) -> Vec<(&'static str, String)> {
     let mut texts = Vec::new();
@@ -15,6 +17,16 @@ pub(super) fn texts(marks: &Marks) -> Vec<(&'static str, String)> {
     let around: Vec<String> = after.into_iter().chain(before).collect();
     if !around.is_empty() {
         texts.push(("mark", around.join(", ")));
+    }
+    if !marks.others.is_empty() {
+        let shown = marks.others.iter().take(OTHERS_SHOWN);
+        let shown: Vec<String> = shown.map(|it| format!("after {}", name(it))).collect();
+        let others = if marks.others.len() == 1 {
+            "another thread"
+        } else {
+            "other threads"
+        };
+        texts.push(("mark", format!("{others}: {}", shown.join(", "))));
     }
     if let Some(operation) = marks.operation {
         texts.push(("operation", format!("{operation}, which has not ended")));
@@ -65,15 +77,24 @@ mod tests {
             after: mark("insert 17"),
             before: mark("insert 18"),
             operation: Some(17),
+            others: mark("remove 3").into_iter().collect(),
         };
         let lines = [
             (
                 "mark",
                 "after \"insert 17\", before \"insert 18\"".to_owned(),
             ),
+            ("mark", "another thread: after \"remove 3\"".to_owned()),
             ("operation", "17, which has not ended".to_owned()),
         ];
         assert_eq!(texts(&marks), lines);
         assert_eq!(texts(&Marks::NONE), []);
+        let others = ["5", "4", "3", "2"].map(|text| ProgramMark::new(1, 0, text.as_bytes()));
+        let marks = Marks {
+            others: others.to_vec(),
+            ..Marks::NONE
+        };
+        let line = "other threads: after \"5\", after \"4\", after \"3\"".to_owned();
+        assert_eq!(texts(&marks), [("mark", line)]);
     }
 }

@@ -17,7 +17,7 @@ use crate::platform::lock::Lock;
 use crate::platform::signals::{self, OURS};
 
 use super::pool_calls::{self, Call};
-use super::{load_stacks, ordering, step, string_functions, turn};
+use super::{load_stacks, lock_owners, ordering, step, string_functions, turn};
 
 /// Functions of the C library that take a path.
 pub(crate) const PATH_FUNCTIONS: [&str; 30] = [
@@ -103,6 +103,7 @@ pub(super) fn watch_paths() {
     // The descriptor would be one that the recovery does not expect.
     code::reset_after_fork();
     string_functions::find_functions();
+    lock_owners::find_functions();
 }
 
 /// Code was loaded or unloaded.

@@ -14,8 +14,8 @@ use crate::platform::sys;
 use crate::record::heap;
 
 use super::{
-    breakpoints, hot_sites, load_stacks, log, ordering, shared_file, state, step, string_functions,
-    turn,
+    among_threads, breakpoints, hot_sites, load_stacks, lock_owners, log, ordering, shared_file,
+    state, step, string_functions, turn,
 };
 
 pub(crate) const CLONE_CHILD_SETTID: usize = 0x0100_0000;
@@ -258,9 +258,11 @@ pub(crate) fn after_fork() {
     turn::reset_after_fork();
     step::reset_after_fork();
     hot_sites::reset_after_fork();
+    among_threads::reset_after_fork();
     ordering::reset_after_fork();
     breakpoints::reset_after_fork();
     string_functions::reset_after_fork();
+    lock_owners::reset_after_fork();
     load_stacks::reset_after_fork();
     go_functions::reset_after_fork();
     heap::reset_after_fork();

@@ -200,6 +200,18 @@ pub(super) fn copy_of(instruction: &Instruction) -> Option<u64> {
     })
 }
 
+/// Puts code that stands for an instruction, and depends on no place, into memory of ours; where it lies.
+pub(super) fn place_copy(instruction: u64, code: &[u8]) -> Option<u64> {
+    HOT.with(|hot| {
+        let hot = make(hot)?;
+        let len = code.len() as u64;
+        let place = hot.patcher.place_near(instruction, len)?;
+        hot.patcher.write(place, len, code);
+        hot.remember(place, len, instruction, None);
+        Some(place)
+    })
+}
+
 /// Undoes what patches have made of the bytes of code that lies at an address.
 pub(super) fn restore(address: u64, bytes: &mut [u8]) {
     HOT.with(|hot| {

@@ -12,6 +12,7 @@ use powerfail_protocol::explore::{ADDRESS, LOG_AT, LOG_MAX, LogHeader, LogKind};
 
 use crate::platform::sys;
 
+use super::lock_owners;
 use super::shared_file;
 use super::state::State;
 
@@ -101,6 +102,7 @@ impl State {
             } else {
                 LogKind::Store
             };
+            let bytes = lock_owners::logged(site, bytes, len);
             append(kind, pool, offset, len, site, Some(bytes));
         }
     }

@@ -22,17 +22,21 @@
 //!
 //! # One at a time
 //!
-//! All of this is done under one lock, the [`turn`], which is held while an instruction runs alone.
+//! All of this is done under one lock, the [`turn`], which is held while an instruction runs alone. Other threads would
+//! see a page that is shown: where there are any, [`among_threads`] sends the instruction to the truth instead.
 
 mod access;
 mod access_table;
+mod among_threads;
 mod arithmetic;
 mod attention;
 pub(crate) mod breakpoints;
 mod choose;
 pub(crate) mod fork;
+mod found_functions;
 mod hot_sites;
 mod load_stacks;
+mod lock_owners;
 mod log;
 mod mappings;
 mod open_lines;

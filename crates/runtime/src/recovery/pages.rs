@@ -164,6 +164,9 @@ impl State {
             copy(before, self.pools[pool as usize].home + offset);
         }
         let was_stepped = self.is_stepped(pool, offset);
+        if was_stepped {
+            self.keep_crowded(pool, offset);
+        }
         self.pages[index].is_hidden = self.must_step(index);
         let is_free = was_stepped && !self.is_stepped(pool, offset);
         let is_moved = is_closed_now && !self.is_private;

@@ -50,6 +50,8 @@ pub(super) struct PoolFile {
     pub(super) fd: i32,
     /// Our own mapping of it.
     pub(super) home: u64,
+    /// How much of it that has: whole pages.
+    pub(super) home_len: u64,
     /// Its length when it was first used.
     pub(super) len: u64,
 }
@@ -278,14 +280,69 @@ fn path_with_end(pool: u32) -> [u8; 4097] {
 
 /// Opens a pool and maps its home.
 fn open(pool: u32, place: u64, is_private: bool) -> PoolFile {
-    const O_RDWR: usize = 2;
-    const O_CLOEXEC: usize = 0o2_000_000;
-    const F_DUPFD_CLOEXEC: usize = 1030;
     let none = PoolFile {
         fd: -1,
         home: 0,
+        home_len: 0,
         len: 0,
     };
+    let Some((fd, is_writable)) = open_file(pool) else {
+        return none;
+    };
+    let len = sys::fstat(fd).map_or(0, |status| status.len_bytes);
+    if len == 0 {
+        return PoolFile { fd, ..none };
+    }
+    let (sharing, protection) = if is_private {
+        (sys::MAP_PRIVATE, sys::PROT_READ | sys::PROT_WRITE)
+    } else if is_writable {
+        (sys::MAP_SHARED, sys::PROT_READ | sys::PROT_WRITE)
+    } else {
+        (sys::MAP_SHARED, sys::PROT_READ)
+    };
+    let flags = sharing | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
+    // SAFETY: nothing is replaced.
+    let home = unsafe { sys::mmap(place, len, protection, flags, fd, 0) };
+    if home < 0 {
+        super::refuse("no free address range for the content of a pool");
+    }
+    PoolFile {
+        fd,
+        home: home as u64,
+        home_len: len.next_multiple_of(PAGE),
+        len,
+    }
+}
+
+/// Maps the home of a pool once more, which was made or has grown since the first time. What uses the former home sees the
+/// same bytes. None if it cannot be mapped.
+pub(super) fn open_again(pool: u32, before: &PoolFile) -> Option<PoolFile> {
+    let fd = if before.fd >= 0 {
+        before.fd
+    } else {
+        open_file(pool)?.0
+    };
+    let len = sys::fstat(fd)?.len_bytes;
+    if len == 0 {
+        return None;
+    }
+    let protection = sys::PROT_READ | sys::PROT_WRITE;
+    let flags = sys::MAP_SHARED | sys::MAP_NORESERVE;
+    // SAFETY: the kernel chooses a place where nothing is.
+    let home = unsafe { sys::mmap(0, len, protection, flags, fd, 0) };
+    (home > 0).then_some(PoolFile {
+        fd,
+        home: home as u64,
+        home_len: len.next_multiple_of(PAGE),
+        len: before.len,
+    })
+}
+
+/// Our own descriptor of a pool, and whether the file can be written to.
+fn open_file(pool: u32) -> Option<(i32, bool)> {
+    const O_RDWR: usize = 2;
+    const O_CLOEXEC: usize = 0o2_000_000;
+    const F_DUPFD_CLOEXEC: usize = 1030;
     let path = path_with_end(pool);
     let path = path.as_ptr() as usize;
     // SAFETY: the path is a string with an end; nothing of the target is replaced.
@@ -296,7 +353,7 @@ fn open(pool: u32, place: u64, is_private: bool) -> PoolFile {
             fd = sys::call(OPEN, [path, O_CLOEXEC, 0, 0, 0, 0]);
         }
         if fd < 0 {
-            return none;
+            return None;
         }
         let arguments = [fd as usize, F_DUPFD_CLOEXEC, DESCRIPTORS_FROM, 0, 0, 0];
         let high = sys::call(sys::number::FCNTL, arguments);
@@ -304,28 +361,7 @@ fn open(pool: u32, place: u64, is_private: bool) -> PoolFile {
             sys::call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
             fd = high;
         }
-        let fd = fd as i32;
-        let len = sys::fstat(fd).map_or(0, |status| status.len_bytes);
-        if len == 0 {
-            return PoolFile { fd, ..none };
-        }
-        let (sharing, protection) = if is_private {
-            (sys::MAP_PRIVATE, sys::PROT_READ | sys::PROT_WRITE)
-        } else if is_writable {
-            (sys::MAP_SHARED, sys::PROT_READ | sys::PROT_WRITE)
-        } else {
-            (sys::MAP_SHARED, sys::PROT_READ)
-        };
-        let flags = sharing | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
-        let home = sys::mmap(place, len, protection, flags, fd, 0);
-        if home < 0 {
-            super::refuse("no free address range for the content of a pool");
-        }
-        PoolFile {
-            fd,
-            home: home as u64,
-            len,
-        }
+        Some((fd as i32, is_writable))
     }
 }
 

@@ -16,10 +16,11 @@ use crate::platform::sys;
 use crate::record::call_stacks::Registers;
 
 use super::access::{self, Access, Accesses, UnknownAccess};
+use super::among_threads::Elsewhere;
 use super::hot_sites::{self, Advice};
 use super::pages::table_page;
 use super::state::{PAGE, State};
-use super::{fork, ordering, shared_file, slow_sites, turn};
+use super::{ordering, shared_file, slow_sites, turn};
 
 /// The flag that stops the processor behind the next instruction.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -54,8 +55,10 @@ pub(super) struct Shown {
     pub(super) mapping: usize,
     pub(super) pool: u32,
     pub(super) offset: u64,
-    /// Where its content is; zero if it is only shown to be written and logged.
+    /// Where its content is; zero if it is only where it is shown.
     pub(super) truth: u64,
+    /// It is stepped; if not, it is shown to be written and logged.
+    pub(super) is_stepped: bool,
 }
 
 /// An instruction that runs alone.
@@ -70,6 +73,8 @@ pub(super) struct SingleStep {
     is_locked: bool,
     /// A breakpoint to put back.
     pub(super) rearm: u64,
+    /// It is a copy that runs.
+    pub(super) elsewhere: Option<Elsewhere>,
 }
 
 impl SingleStep {
@@ -82,13 +87,31 @@ impl SingleStep {
             pool: 0,
             offset: 0,
             truth: 0,
+            is_stepped: false,
         }; SHOWN_MAX],
         shown_count: 0,
         accesses: Accesses::NONE,
         is_non_temporal: false,
         is_locked: false,
         rearm: 0,
+        elsewhere: None,
     };
+
+    /// Whether the instruction writes to a page.
+    pub(super) fn writes_to(&self, page: &Shown) -> bool {
+        self.accesses.as_slice().iter().any(|access| {
+            access.is_written
+                && access.address < page.address + PAGE
+                && page.address < access.address + access.len
+        })
+    }
+
+    /// Where a byte of a page that has a truth is.
+    fn truth_of(&self, address: u64) -> u64 {
+        let mut shown = self.shown[..self.shown_count].iter();
+        let page = shown.find(|page| page.address == address / PAGE * PAGE);
+        page.map_or(address, |page| page.truth + (address - page.address))
+    }
 
     /// What the instruction touches is not known, or no pool.
     pub(super) fn forget_accesses(&mut self) {
@@ -232,7 +255,6 @@ impl State {
         slow_sites::note(self, site);
         if !runs_alone {
             self.step.rearm = 0;
-            self.run_alone_warning();
         }
         self.decide(registers_of(frame, site));
         if !runs_alone
@@ -241,14 +263,8 @@ impl State {
             return Outcome::Done;
         }
         shared_file::control().steps.fetch_add(1, Ordering::Relaxed);
-        let shown = self.step.shown;
-        for page in &shown[..self.step.shown_count] {
-            if page.truth == 0 {
-                let protection = self.mappings[page.mapping].protection;
-                super::pages::protect(page.address, PAGE, protection);
-            } else {
-                self.show(page.mapping, page.address, page.truth);
-            }
+        if !self.send_elsewhere(frame, instruction) {
+            self.show_all();
         }
         self.step.is_non_temporal = ordering::is_non_temporal(instruction);
         self.step.is_locked =
@@ -270,15 +286,6 @@ impl State {
             accesses.any(|it| (it.address..it.address.saturating_add(it.len)).contains(&address));
         // What cannot be read is behind the end of the file, and faults again and again.
         self.has_company && is_access && sys::read_own_bytes(address, &mut [0])
-    }
-
-    fn run_alone_warning(&mut self) {
-        if self.has_company && !self.has_warned_of_threads && fork::thread_count() > 1 {
-            self.has_warned_of_threads = true;
-            super::warn(
-                "other threads run while the value of a load is chosen: their reads in that moment are not seen",
-            );
-        }
     }
 
     /// Finds the pages that must be shown. False if the recovery has no right to what it does.
@@ -312,9 +319,16 @@ impl State {
         if access.is_written && !may_write || mapping.protection == sys::PROT_NONE {
             return false;
         }
-        let is_stepped = self.is_stepped(pool, offset);
         let is_logged = self.is_logged && access.is_written && !is_private;
-        if !is_stepped && !is_logged {
+        // What lies in two pages is accessed in both of them, or in none, where the recovery sees them.
+        let is_wanted =
+            is_logged || access.address / PAGE != (access.address + access.len - 1) / PAGE;
+        let is_wanted = is_wanted && self.has_company && !is_private;
+        if is_wanted {
+            self.crowd_page(pool, offset);
+        }
+        let is_stepped = self.is_stepped(pool, offset);
+        if !is_stepped && !is_logged && !is_wanted {
             return true;
         }
         let step = &mut self.step;
@@ -327,7 +341,8 @@ impl State {
         if step.shown_count == SHOWN_MAX {
             super::refuse("an instruction touches more pages than can be shown");
         }
-        let truth = if is_stepped {
+        let has_truth = is_stepped || is_wanted && !self.is_private && self.has_home(pool, offset);
+        let truth = if has_truth {
             self.truth(pool, offset, None)
         } else {
             0
@@ -338,6 +353,7 @@ impl State {
             pool,
             offset,
             truth,
+            is_stepped,
         };
         self.step.shown_count += 1;
         true
@@ -374,10 +390,10 @@ impl State {
             let Shown {
                 pool,
                 offset,
-                truth,
+                is_stepped,
                 ..
             } = self.step.shown[shown];
-            if truth != 0 {
+            if is_stepped {
                 self.settle_truth(pool, offset, shown);
             }
         }
@@ -403,12 +419,8 @@ impl State {
     fn detach_private(&mut self, code: Registers) {
         for shown in 0..self.step.shown_count {
             let page = self.step.shown[shown];
-            let is_written = self.step.accesses.as_slice().iter().any(|access| {
-                access.is_written
-                    && access.address < page.address + PAGE
-                    && page.address < access.address + access.len
-            });
-            if page.truth == 0 || !is_written || !self.mappings[page.mapping].is_private {
+            let is_written = self.step.writes_to(&page);
+            if !page.is_stepped || !is_written || !self.mappings[page.mapping].is_private {
                 continue;
             }
             if let Some(index) = table_page(page.pool, page.offset) {
@@ -422,8 +434,9 @@ impl State {
         frame.set(Greg::Flags, frame.get(Greg::Flags) & !TRAP_FLAG);
         frame.set_signal_mask(self.step.mask);
         ALONE.store(0, Ordering::Relaxed);
+        let was_elsewhere = self.come_back(frame);
         if has_run {
-            self.log_stores();
+            self.log_stores(was_elsewhere);
         }
         let count = self.step.shown_count;
         let mut was_open = [false; SHOWN_MAX];
@@ -431,14 +444,11 @@ impl State {
             let index = table_page(page.pool, page.offset);
             *was_open = index.is_some_and(|index| self.pages[index].open > 0);
         }
-        for number in 0..count {
+        let shown_count = if was_elsewhere { 0 } else { count };
+        for number in 0..shown_count {
             let page = self.step.shown[number];
-            let is_written = self.step.accesses.as_slice().iter().any(|access| {
-                access.is_written
-                    && access.address < page.address + PAGE
-                    && page.address < access.address + access.len
-            });
-            if page.truth == 0 {
+            let is_written = self.step.writes_to(&page);
+            if !page.is_stepped {
                 let rights = self.rights(page.mapping);
                 super::pages::protect(page.address, PAGE, rights);
             } else if is_written && self.mappings[page.mapping].is_private {
@@ -460,7 +470,7 @@ impl State {
         let shown = self.step.shown;
         for (was_open, page) in was_open.into_iter().zip(&shown[..count]) {
             let index = table_page(page.pool, page.offset);
-            if let Some(index) = index.filter(|_| page.truth != 0) {
+            if let Some(index) = index.filter(|_| page.is_stepped) {
                 self.maybe_settle(index, was_open);
             }
         }
@@ -478,7 +488,7 @@ impl State {
             })
     }
 
-    fn log_stores(&mut self) {
+    fn log_stores(&mut self, was_elsewhere: bool) {
         if !self.is_logged {
             return;
         }
@@ -499,7 +509,12 @@ impl State {
                         let offset = mapping.offset + (at - mapping.address);
                         let (site, len) = (self.step.site, next - at);
                         let is_non_temporal = self.step.is_non_temporal;
-                        self.log_store(is_non_temporal, mapping.pool, offset, len, site, at);
+                        let bytes = if was_elsewhere {
+                            self.step.truth_of(at)
+                        } else {
+                            at
+                        };
+                        self.log_store(is_non_temporal, mapping.pool, offset, len, site, bytes);
                     }
                 }
                 at = next;

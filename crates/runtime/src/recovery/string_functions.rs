@@ -10,10 +10,7 @@
 //! Callers have the turn, and pass a range inside of a page whose content is mapped.
 #![allow(unsafe_code, reason = "reads the content of pages")]
 
-use crate::libc::interpose;
-use crate::platform::lock::Lock;
-
-use super::load_stacks;
+use super::found_functions::FoundFunctions;
 
 const FUNCTIONS: [&str; 18] = [
     "strlen\0",
@@ -36,35 +33,20 @@ const FUNCTIONS: [&str; 18] = [
     "strstr\0",
 ];
 
-/// Where they are: from, to, in order.
-static FOUND: Lock<Vec<(u64, u64)>> = Lock::new(Vec::new());
+static FOUND: FoundFunctions = FoundFunctions::new();
 
 /// In a copy of the recovery that it has made itself.
 pub(super) fn reset_after_fork() {
     FOUND.reset_after_fork();
 }
 
-/// Looks for them, as the dynamic linker has chosen them for this processor.
 pub(super) fn find_functions() {
-    let mut found: Vec<(u64, u64)> = FUNCTIONS
-        .iter()
-        .filter_map(|name| load_stacks::function_at(interpose::maybe_find(name)?))
-        .collect();
-    found.sort_unstable();
-    found.dedup();
-    FOUND.with(|all| *all = found);
-}
-
-fn reads_strings(code: u64) -> bool {
-    FOUND.with(|all| {
-        let behind = all.partition_point(|(from, _)| *from <= code);
-        behind > 0 && code < all[behind - 1].1
-    })
+    FOUND.find(&FUNCTIONS);
 }
 
 /// Up to where bytes of a page that an instruction reads matter to it. The content of the page is at an address.
 pub(super) fn end_of_use(code: u64, content: u64, from: u64, to: u64) -> u64 {
-    if !reads_strings(code) {
+    if !FOUND.contain(code) {
         return to;
     }
     // SAFETY: the content of a page is mapped.

@@ -392,6 +392,7 @@ impl State {
     /// Writes bytes that lie in one page of a pool.
     fn write_page(&mut self, pool: u32, offset: u64, from: u64, len: u64, site: u64) {
         let page = offset / PAGE * PAGE;
+        self.crowd_page(pool, page);
         let index = table_page(pool, page);
         let was_open = index.is_some_and(|index| self.pages[index].open > 0);
         let put = |to: u64| {

@@ -18,6 +18,7 @@ mod notes;
 mod orders;
 mod software;
 mod system_calls;
+mod threads;
 mod zygote;
 
 use zygote::{Outcome, Table, Zygote};

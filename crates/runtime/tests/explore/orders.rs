@@ -129,6 +129,27 @@ fn what_recovery_does_is_logged() {
     zygote.stop();
 }
 
+/// The number of the thread that has a mutex is another one in each execution.
+#[test]
+fn the_owner_of_a_lock_is_logged_as_the_same_number() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("owning");
+    let snapshot = zygote.snapshot();
+    let logs = [(); 2].map(|()| {
+        zygote.prepare();
+        zygote.begin(flag::LOG | flag::PRIVATE, &[]);
+        let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+        assert_eq!(outcomes[0].output, "1\n", "recovery itself sees its number");
+        zygote.log()
+    });
+    assert_eq!(logs[0], logs[1]);
+    let owners = logs[0].iter().filter(|(_, offset, _)| *offset == 8192 + 8);
+    let owners: Vec<&[u8]> = owners.map(|(_, _, bytes)| &bytes[..]).collect();
+    assert_eq!(owners, [1u32 << 22, 0].map(u32::to_le_bytes));
+    zygote.stop();
+}
+
 #[test]
 fn each_branch_has_its_own_log() {
     let mut zygote = Zygote::new(two());

@@ -321,6 +321,14 @@ static void logged(void) {
     printf("%lx\n", LOAD(uint64_t, 8192));
 }
 
+static void owning(void) {
+    unsigned char *pool = map();
+    pthread_mutex_t *mutex = (pthread_mutex_t *)(pool + 8192);
+    pthread_mutex_lock(mutex);
+    printf("%d\n", mutex->__data.__owner == getpid());
+    pthread_mutex_unlock(mutex);
+}
+
 static void flushed(void) {
     unsigned char *pool = map();
     LOAD(uint64_t, 8192) = 1;
@@ -594,6 +602,7 @@ static const struct {
     {"into_private", into_private},
     {"becoming", becoming}, {"delegating", delegating},
     {"scripted", scripted}, {"exchanged", exchanged}, {"flushed", flushed},
+    {"owning", owning},
 };
 
 int main(int count, char **arguments) {
