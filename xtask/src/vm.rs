@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::{packages, run};
@@ -15,28 +15,29 @@ use crate::{packages, run};
 /// What guests need, besides a kernel.
 pub const PACKAGES: [&str; 4] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xfsprogs"];
 
-type Planted = (u32, &'static str, &'static [&'static str]);
+type Planted = (u32, &'static str, &'static str);
 
-/// A planted bug: its number, the operations that show it, and the functions one of which a finding must name.
+/// A planted bug: its number, the operations that show it, and the function that the one finding must name.
 const PLANTED: [Planted; 14] = [
-    (1, "ops.sh", &["log_images"]),
-    (2, "ops.sh", &["log_images"]),
-    (3, "ops.sh", &["log_images"]),
-    (4, "ops.sh", &["rename_entry", "log_commit", "retire"]),
-    (5, "ops.sh", &["recover"]),
-    (5, "ops-recovery.sh", &["recover"]),
-    (6, "ops.sh", &["apply"]),
-    (7, "ops.sh", &["retire", "log_images"]),
-    (8, "ops.sh", &["create_entry"]),
-    (9, "ops.sh", &["write_entry"]),
-    (10, "ops.sh", &["log_images"]),
-    (11, "ops.sh", &["remove_entry"]),
-    (12, "ops.sh", &["log_commit", "apply"]),
-    (13, "ops.sh", &["log_images"]),
+    (1, "ops.sh", "log_images"),
+    (2, "ops.sh", "log_images"),
+    (3, "ops.sh", "log_images"),
+    // The first of the two updates becomes valid without the second.
+    (4, "ops.sh", "log_commit"),
+    (5, "ops.sh", "recover"),
+    (5, "ops-recovery.sh", "recover"),
+    (6, "ops.sh", "apply"),
+    (7, "ops.sh", "retire"),
+    (8, "ops.sh", "create_entry"),
+    (9, "ops.sh", "write_entry"),
+    (10, "ops.sh", "log_images"),
+    (11, "ops.sh", "remove_entry"),
+    (12, "ops.sh", "log_commit"),
+    (13, "ops.sh", "log_images"),
 ];
 
 /// The same module without a bug.
-const TWINS: [Planted; 2] = [(0, "ops.sh", &[]), (0, "ops-recovery.sh", &[])];
+const TWINS: [Planted; 2] = [(0, "ops.sh", ""), (0, "ops-recovery.sh", "")];
 
 /// A workload on stock code of the kernel: what it is called, and its flags.
 type Campaign = (&'static str, &'static [&'static str]);
@@ -67,7 +68,7 @@ const CAMPAIGNS: [Campaign; 3] = [
     ),
 ];
 /// How long recoveries of a planted bug may take, for each of two strategies.
-const PLANTED_BUDGET: &str = "60s";
+const PLANTED_BUDGET: &str = "2m";
 /// How long recoveries of one campaign may take.
 const BUDGET: &str = "60s";
 
@@ -83,9 +84,16 @@ pub fn campaign(powerfail: &Path, repository: &Path) -> anyhow::Result<()> {
         kernel,
     };
     let mut page = String::from(HEAD);
-    guest.planted(&mut page)?;
+    let begun = Instant::now();
+    let missed = guest.planted(&mut page)?;
     guest.file_systems(&mut page)?;
+    let _ = writeln!(
+        page,
+        "\nAll of this took {} minutes by the clock.",
+        begun.elapsed().as_secs().div_ceil(60)
+    );
     fs::write(repository.join("docs/figures/vm.md"), page)?;
+    ensure!(missed.is_empty(), "not as planted: {}", missed.join(", "));
     Ok(())
 }
 
@@ -240,15 +248,6 @@ impl Checked {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Whether all findings are in these functions.
-    fn are_in(&self, functions: &[&str]) -> bool {
-        let mut findings = self.findings().iter();
-        findings.all(|it| {
-            let function = it["places"][0]["function"].as_str();
-            function.is_some_and(|name| functions.contains(&name))
-        })
-    }
-
     /// Where the first finding is: function and line.
     fn place(&self) -> (&str, String) {
         let place = &self.report["findings"][0]["places"][0];
@@ -338,7 +337,8 @@ impl Guest {
         Ok(tool)
     }
 
-    fn planted(&self, page: &mut String) -> anyhow::Result<()> {
+    /// The table of planted bugs. Returns those that are not found as they should.
+    fn planted(&self, page: &mut String) -> anyhow::Result<Vec<String>> {
         install_headers(&self.kernel)?;
         let [module, debug] = build_module(&self.kernel, &self.scripts, &self.work)?;
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a path in UTF-8");
@@ -347,7 +347,7 @@ impl Guest {
         let bug_text = text(&bug)?;
         page.push_str(PLANTED_HEAD);
         let mut missed = Vec::new();
-        for (number, operations, functions) in TWINS.into_iter().chain(PLANTED) {
+        for (number, operations, function) in TWINS.into_iter().chain(PLANTED) {
             fs::write(&bug, format!("{number}\n"))?;
             let checked = self.check(
                 "machine-none",
@@ -374,17 +374,17 @@ impl Guest {
                     PLANTED_BUDGET,
                 ],
             )?;
-            let (function, line) = checked.place();
+            let (found, line) = checked.place();
             let is_right = if number == 0 {
                 checked.code == 0
             } else {
-                checked.code == 1 && checked.are_in(functions)
+                checked.code == 1 && checked.findings().len() == 1 && found == function
             };
             if !is_right {
                 missed.push(format!("{number} ({operations})"));
             }
             let line = format!(
-                "| {number} ({operations}) | {} | {} | {function} {line} | {} | {} | {} | {} | {:.0} s |",
+                "| {number} ({operations}) | {} | {} | {found} {line} | {} | {} | {} | {} | {:.0} s |",
                 if is_right {
                     "as planted"
                 } else {
@@ -400,10 +400,7 @@ impl Guest {
             println!("{line}");
             let _ = writeln!(page, "{line}");
         }
-        if missed.is_empty() {
-            return Ok(());
-        }
-        bail!("not as planted: {}", missed.join(", "))
+        Ok(missed)
     }
 
     /// Yat's table.
