@@ -42,6 +42,9 @@ const TWINS: [Planted; 2] = [(0, "ops.sh", ""), (0, "ops-recovery.sh", "")];
 /// A workload on stock code of the kernel: what it is called, and its flags.
 type Campaign = (&'static str, &'static [&'static str]);
 
+/// How long recoveries of one campaign may take: those of XFS take longer, and so does watching them.
+const BUDGETS: [&str; 3] = ["60s", "150s", "60s"];
+
 const CAMPAIGNS: [Campaign; 3] = [
     ("ext4", &["--fs", "ext4", "--workload", "files.sh"]),
     ("xfs", &["--fs", "xfs", "--workload", "files.sh"]),
@@ -68,9 +71,7 @@ const CAMPAIGNS: [Campaign; 3] = [
     ),
 ];
 /// How long recoveries of a planted bug may take, for each of two strategies.
-const PLANTED_BUDGET: &str = "2m";
-/// How long recoveries of one campaign may take.
-const BUDGET: &str = "60s";
+const PLANTED_BUDGET: &str = "3m";
 
 /// Runs everything and writes the page.
 pub fn campaign(powerfail: &Path, repository: &Path) -> anyhow::Result<()> {
@@ -86,13 +87,15 @@ pub fn campaign(powerfail: &Path, repository: &Path) -> anyhow::Result<()> {
     let mut page = String::from(HEAD);
     let begun = Instant::now();
     let missed = guest.planted(&mut page)?;
+    let file = repository.join("docs/figures/vm.md");
+    fs::write(&file, &page)?;
     guest.file_systems(&mut page)?;
     let _ = writeln!(
         page,
         "\nAll of this took {} minutes by the clock.",
         begun.elapsed().as_secs().div_ceil(60)
     );
-    fs::write(repository.join("docs/figures/vm.md"), page)?;
+    fs::write(file, page)?;
     ensure!(missed.is_empty(), "not as planted: {}", missed.join(", "));
     Ok(())
 }
@@ -118,8 +121,9 @@ const PLANTED_HEAD: &str = "\
 ## Planted bugs
 
 The default: a power failure before each flush and fence with every earlier store, then again during recovery, then combinations of
-lost lines, at most 50 of a segment; a minute for each of the two. Combinations are tried only if nothing is found without. All findings
-are at the function of the bug, and the module without a bug is clean. The second column of combinations has those of lines that recovery reads: only they are varied.
+lost lines, at most 50 of a segment; up to three minutes for each of the two. Combinations are tried only if nothing is found without.
+\"As planted\" is exactly one finding, at the function of the bug, and none without a bug. The second column of combinations has those of lines
+that recovery reads: only they are varied.
 
 | bug | | codes | at | findings | combinations | of lines read | recoveries | processor time |
 |---|---|---|---|---:|---:|---:|---:|---:|
@@ -130,18 +134,23 @@ const FILE_SYSTEMS_HEAD: &str = "
 
 The columns are those of Yat's table, then combinations of the lines that recovery reads, recoveries, those that failed, the
 time by the clock and of processors (with booting, recording, watching and fsck), and recoveries for each second of processor
-time. Yat ran about 5 states a second.
+time. Yat ran about 5 states a second. `prefix` keeps all earlier stores; `eager` tries combinations, at most 50 of a segment.
 
-| | strategy | writes | flushes | fences | segments | combinations | of lines read | recoveries | failed | time | processor time | recoveries/s | codes |
+| | strategy | writes | flushes | fences | segments | combinations | of lines read | recoveries | failed | time | processor time | recoveries/s | findings |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|
 ";
 
 const TRIAGE: &str = "
-What is found in ext4 and XFS with combinations is true, and by design: both take for granted that a sector is written as a whole.
-The driver `nd_pmem` copies a sector by stores of 8 bytes, so a crash can tear the superblock or the head of the journal (ext4),
-or the head of an allocation group (XFS); then the checksum does not fit, and mount refuses the file system. The kernel's
-documentation says that sectors of persistent memory are atomic only with a block translation table (BTT), with which there
-is no DAX.
+What combinations find in ext4 and XFS is true, and by design: both take for granted that a sector is written as a whole. The
+driver `nd_pmem` copies a sector by stores of 8 bytes, so a crash can tear the superblock or the head of the journal (ext4), or the head
+of an allocation group (XFS); then the checksum does not fit, and mount refuses the file system. The kernel's documentation
+says that sectors of persistent memory are atomic only with a block translation table (BTT), with which there is no DAX. With all earlier stores
+durable both are clean: nothing that was synced is lost.
+
+dm-writecache: the power fails while the constructor writes the first superblock of an empty cache, and the next one refuses what it
+finds there. That is true: nothing is lost, because nothing was stored, but the cache has to be cleared by hand. A workload
+with `sync` only gives PF0103: `sync` writes the pages of a disk and does not flush the disk, so that is a mistake of the workload;
+`fsync` is right, and silent.
 ";
 
 /// A kernel that is there, or that of the package, unpacked.
@@ -240,6 +249,18 @@ impl Checked {
         codes.sort_unstable();
         codes.dedup();
         codes
+    }
+
+    /// Each finding in a few words.
+    fn list(&self) -> String {
+        let findings = self.findings().iter().map(|it| {
+            let function = it["places"][0]["function"].as_str().unwrap_or("?");
+            format!("{} `{function}`", it["code"].as_str().unwrap_or("?"))
+        });
+        let mut findings: Vec<String> = findings.collect();
+        findings.sort();
+        findings.dedup();
+        findings.join(", ")
     }
 
     fn findings(&self) -> &[Value] {
@@ -408,12 +429,12 @@ impl Guest {
         let tool = self.build_tool()?;
         let tool = tool.to_str().context("a path in UTF-8")?;
         page.push_str(FILE_SYSTEMS_HEAD);
-        for (name, flags) in CAMPAIGNS {
+        for ((name, flags), budget) in CAMPAIGNS.into_iter().zip(BUDGETS) {
             let machine = format!("machine-{name}");
             for strategy in ["prefix", "eager"] {
                 let mut arguments = flags.to_vec();
                 arguments.extend(["--file", tool, "--strategy", strategy]);
-                arguments.extend(["--budget", BUDGET, "--per-stack", "3", "--threshold", "50"]);
+                arguments.extend(["--budget", budget, "--per-stack", "3", "--threshold", "50"]);
                 let checked = self.check(&machine, &arguments)?;
                 let line = row(name, strategy, &checked);
                 println!("{line}");
@@ -438,6 +459,6 @@ fn row(name: &str, strategy: &str, checked: &Checked) -> String {
         checked.read_combinations(),
         checked.eager("failed"),
         checked.time.as_secs_f64(),
-        checked.codes().join(", "),
+        checked.list(),
     )
 }
