@@ -92,8 +92,9 @@ pub fn campaign(powerfail: &Path, repository: &Path) -> anyhow::Result<()> {
     guest.file_systems(&mut page)?;
     let _ = writeln!(
         page,
-        "\nAll of this took {} minutes by the clock.",
-        begun.elapsed().as_secs().div_ceil(60)
+        "\nAll of this took {} minutes by the clock and {} of processors.",
+        begun.elapsed().as_secs().div_ceil(60),
+        processor_time()?.as_secs().div_ceil(60)
     );
     fs::write(file, page)?;
     ensure!(missed.is_empty(), "not as planted: {}", missed.join(", "));
