@@ -148,8 +148,9 @@ of an allocation group (XFS); then the checksum does not fit, and mount refuses 
 says that sectors of persistent memory are atomic only with a block translation table (BTT), with which there is no DAX. With all earlier stores
 durable both are clean: nothing that was synced is lost.
 
-dm-writecache: the power fails while the constructor writes the first superblock of an empty cache, and the next one refuses what it
-finds there. That is true: nothing is lost, because nothing was stored, but the cache has to be cleared by hand. A workload
+dm-writecache: the power fails while the constructor writes the first superblock of an empty cache (`init_memory`, which the compiler
+has put into `writecache_ctr`): the version is durable before the magic number, and the next constructor refuses what it finds there.
+That is true: nothing is lost, because nothing was stored, but the cache has to be cleared by hand. A workload
 with `sync` only gives PF0103: `sync` writes the pages of a disk and does not flush the disk, so that is a mistake of the workload;
 `fsync` is right, and silent.
 ";
