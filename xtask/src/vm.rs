@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::{packages, run};
@@ -15,31 +15,35 @@ use crate::{packages, run};
 /// What guests need, besides a kernel.
 pub const PACKAGES: [&str; 4] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xfsprogs"];
 
-type Planted = (u32, &'static str, &'static [&'static str]);
+type Planted = (u32, &'static str, &'static str);
 
-/// A planted bug: its number, the operations that show it, and the functions one of which a finding must name.
+/// A planted bug: its number, the operations that show it, and the function that the one finding must name.
 const PLANTED: [Planted; 14] = [
-    (1, "ops.sh", &["log_images"]),
-    (2, "ops.sh", &["log_images"]),
-    (3, "ops.sh", &["log_images"]),
-    (4, "ops.sh", &["rename_entry", "log_commit", "retire"]),
-    (5, "ops.sh", &["recover"]),
-    (5, "ops-recovery.sh", &["recover"]),
-    (6, "ops.sh", &["apply"]),
-    (7, "ops.sh", &["retire", "log_images"]),
-    (8, "ops.sh", &["create_entry"]),
-    (9, "ops.sh", &["write_entry"]),
-    (10, "ops.sh", &["log_images"]),
-    (11, "ops.sh", &["remove_entry"]),
-    (12, "ops.sh", &["log_commit", "apply"]),
-    (13, "ops.sh", &["log_images"]),
+    (1, "ops.sh", "log_images"),
+    (2, "ops.sh", "log_images"),
+    (3, "ops.sh", "log_images"),
+    // The first of the two updates becomes valid without the second.
+    (4, "ops.sh", "log_commit"),
+    (5, "ops.sh", "recover"),
+    (5, "ops-recovery.sh", "recover"),
+    (6, "ops.sh", "apply"),
+    (7, "ops.sh", "retire"),
+    (8, "ops.sh", "create_entry"),
+    (9, "ops.sh", "write_entry"),
+    (10, "ops.sh", "log_images"),
+    (11, "ops.sh", "remove_entry"),
+    (12, "ops.sh", "log_commit"),
+    (13, "ops.sh", "log_images"),
 ];
 
 /// The same module without a bug.
-const TWINS: [Planted; 2] = [(0, "ops.sh", &[]), (0, "ops-recovery.sh", &[])];
+const TWINS: [Planted; 2] = [(0, "ops.sh", ""), (0, "ops-recovery.sh", "")];
 
 /// A workload on stock code of the kernel: what it is called, and its flags.
 type Campaign = (&'static str, &'static [&'static str]);
+
+/// How long recoveries of one campaign may take: those of XFS take longer, and so does watching them.
+const BUDGETS: [&str; 3] = ["60s", "150s", "60s"];
 
 const CAMPAIGNS: [Campaign; 3] = [
     ("ext4", &["--fs", "ext4", "--workload", "files.sh"]),
@@ -67,9 +71,7 @@ const CAMPAIGNS: [Campaign; 3] = [
     ),
 ];
 /// How long recoveries of a planted bug may take, for each of two strategies.
-const PLANTED_BUDGET: &str = "60s";
-/// How long recoveries of one campaign may take.
-const BUDGET: &str = "60s";
+const PLANTED_BUDGET: &str = "3m";
 
 /// Runs everything and writes the page.
 pub fn campaign(powerfail: &Path, repository: &Path) -> anyhow::Result<()> {
@@ -83,9 +85,19 @@ pub fn campaign(powerfail: &Path, repository: &Path) -> anyhow::Result<()> {
         kernel,
     };
     let mut page = String::from(HEAD);
-    guest.planted(&mut page)?;
+    let begun = Instant::now();
+    let missed = guest.planted(&mut page)?;
+    let file = repository.join("docs/figures/vm.md");
+    fs::write(&file, &page)?;
     guest.file_systems(&mut page)?;
-    fs::write(repository.join("docs/figures/vm.md"), page)?;
+    let _ = writeln!(
+        page,
+        "\nAll of this took {} minutes by the clock and {} of processors.",
+        begun.elapsed().as_secs().div_ceil(60),
+        processor_time()?.as_secs().div_ceil(60)
+    );
+    fs::write(file, page)?;
+    ensure!(missed.is_empty(), "not as planted: {}", missed.join(", "));
     Ok(())
 }
 
@@ -110,8 +122,9 @@ const PLANTED_HEAD: &str = "\
 ## Planted bugs
 
 The default: a power failure before each flush and fence with every earlier store, then again during recovery, then combinations of
-lost lines, at most 50 of a segment; a minute for each of the two. Combinations are tried only if nothing is found without. All findings
-are at the function of the bug, and the module without a bug is clean. The second column of combinations has those of lines that recovery reads: only they are varied.
+lost lines, at most 50 of a segment; up to three minutes for each of the two. Combinations are tried only if nothing is found without.
+\"As planted\" is exactly one finding, at the function of the bug, and none without a bug. The second column of combinations has those of lines
+that recovery reads: only they are varied.
 
 | bug | | codes | at | findings | combinations | of lines read | recoveries | processor time |
 |---|---|---|---|---:|---:|---:|---:|---:|
@@ -122,18 +135,24 @@ const FILE_SYSTEMS_HEAD: &str = "
 
 The columns are those of Yat's table, then combinations of the lines that recovery reads, recoveries, those that failed, the
 time by the clock and of processors (with booting, recording, watching and fsck), and recoveries for each second of processor
-time. Yat ran about 5 states a second.
+time. Yat ran about 5 states a second. `prefix` keeps all earlier stores; `eager` tries combinations, at most 50 of a segment.
 
-| | strategy | writes | flushes | fences | segments | combinations | of lines read | recoveries | failed | time | processor time | recoveries/s | codes |
+| | strategy | writes | flushes | fences | segments | combinations | of lines read | recoveries | failed | time | processor time | recoveries/s | findings |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|
 ";
 
 const TRIAGE: &str = "
-What is found in ext4 and XFS with combinations is true, and by design: both take for granted that a sector is written as a whole.
-The driver `nd_pmem` copies a sector by stores of 8 bytes, so a crash can tear the superblock or the head of the journal (ext4),
-or the head of an allocation group (XFS); then the checksum does not fit, and mount refuses the file system. The kernel's
-documentation says that sectors of persistent memory are atomic only with a block translation table (BTT), with which there
-is no DAX.
+What combinations find in ext4 and XFS is true, and by design: both take for granted that a sector is written as a whole. The
+driver `nd_pmem` copies a sector by stores of 8 bytes, so a crash can tear the superblock or the head of the journal (ext4), or the head
+of an allocation group (XFS); then the checksum does not fit, and mount refuses the file system. The kernel's documentation
+says that sectors of persistent memory are atomic only with a block translation table (BTT), with which there is no DAX. With all earlier stores
+durable both are clean: nothing that was synced is lost.
+
+dm-writecache: the power fails while the constructor writes the first superblock of an empty cache (`init_memory`, which the compiler
+has put into `writecache_ctr`): the version is durable before the magic number, and the next constructor refuses what it finds there.
+That is true: nothing is lost, because nothing was stored, but the cache has to be cleared by hand. A workload
+with `sync` only gives PF0103: `sync` writes the pages of a disk and does not flush the disk, so that is a mistake of the workload;
+`fsync` is right, and silent.
 ";
 
 /// A kernel that is there, or that of the package, unpacked.
@@ -234,19 +253,22 @@ impl Checked {
         codes
     }
 
+    /// Each finding in a few words.
+    fn list(&self) -> String {
+        let findings = self.findings().iter().map(|it| {
+            let function = it["places"][0]["function"].as_str().unwrap_or("?");
+            format!("{} `{function}`", it["code"].as_str().unwrap_or("?"))
+        });
+        let mut findings: Vec<String> = findings.collect();
+        findings.sort();
+        findings.dedup();
+        findings.join(", ")
+    }
+
     fn findings(&self) -> &[Value] {
         self.report["findings"]
             .as_array()
             .map_or(&[], Vec::as_slice)
-    }
-
-    /// Whether all findings are in these functions.
-    fn are_in(&self, functions: &[&str]) -> bool {
-        let mut findings = self.findings().iter();
-        findings.all(|it| {
-            let function = it["places"][0]["function"].as_str();
-            function.is_some_and(|name| functions.contains(&name))
-        })
     }
 
     /// Where the first finding is: function and line.
@@ -338,7 +360,8 @@ impl Guest {
         Ok(tool)
     }
 
-    fn planted(&self, page: &mut String) -> anyhow::Result<()> {
+    /// The table of planted bugs. Returns those that are not found as they should.
+    fn planted(&self, page: &mut String) -> anyhow::Result<Vec<String>> {
         install_headers(&self.kernel)?;
         let [module, debug] = build_module(&self.kernel, &self.scripts, &self.work)?;
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a path in UTF-8");
@@ -347,7 +370,7 @@ impl Guest {
         let bug_text = text(&bug)?;
         page.push_str(PLANTED_HEAD);
         let mut missed = Vec::new();
-        for (number, operations, functions) in TWINS.into_iter().chain(PLANTED) {
+        for (number, operations, function) in TWINS.into_iter().chain(PLANTED) {
             fs::write(&bug, format!("{number}\n"))?;
             let checked = self.check(
                 "machine-none",
@@ -374,17 +397,17 @@ impl Guest {
                     PLANTED_BUDGET,
                 ],
             )?;
-            let (function, line) = checked.place();
+            let (found, line) = checked.place();
             let is_right = if number == 0 {
                 checked.code == 0
             } else {
-                checked.code == 1 && checked.are_in(functions)
+                checked.code == 1 && checked.findings().len() == 1 && found == function
             };
             if !is_right {
                 missed.push(format!("{number} ({operations})"));
             }
             let line = format!(
-                "| {number} ({operations}) | {} | {} | {function} {line} | {} | {} | {} | {} | {:.0} s |",
+                "| {number} ({operations}) | {} | {} | {found} {line} | {} | {} | {} | {} | {:.0} s |",
                 if is_right {
                     "as planted"
                 } else {
@@ -400,10 +423,7 @@ impl Guest {
             println!("{line}");
             let _ = writeln!(page, "{line}");
         }
-        if missed.is_empty() {
-            return Ok(());
-        }
-        bail!("not as planted: {}", missed.join(", "))
+        Ok(missed)
     }
 
     /// Yat's table.
@@ -411,12 +431,12 @@ impl Guest {
         let tool = self.build_tool()?;
         let tool = tool.to_str().context("a path in UTF-8")?;
         page.push_str(FILE_SYSTEMS_HEAD);
-        for (name, flags) in CAMPAIGNS {
+        for ((name, flags), budget) in CAMPAIGNS.into_iter().zip(BUDGETS) {
             let machine = format!("machine-{name}");
             for strategy in ["prefix", "eager"] {
                 let mut arguments = flags.to_vec();
                 arguments.extend(["--file", tool, "--strategy", strategy]);
-                arguments.extend(["--budget", BUDGET, "--per-stack", "3", "--threshold", "50"]);
+                arguments.extend(["--budget", budget, "--per-stack", "3", "--threshold", "50"]);
                 let checked = self.check(&machine, &arguments)?;
                 let line = row(name, strategy, &checked);
                 println!("{line}");
@@ -441,6 +461,6 @@ fn row(name: &str, strategy: &str, checked: &Checked) -> String {
         checked.read_combinations(),
         checked.eager("failed"),
         checked.time.as_secs_f64(),
-        checked.codes().join(", "),
+        checked.list(),
     )
 }

@@ -146,6 +146,8 @@ pub(crate) fn crash<'t>(
     let mut engine = Engine::new(trace, runner, &mut bounded, &mut contents, clock);
     // Those that can be watched are those of guests.
     engine.has_slow_recoveries = options.watched.is_some();
+    engine.explores_losses =
+        options.lazy.is_some() || options.eager.is_some() || options.races.is_some();
     let linted = try_crashes(
         &mut engine,
         options,
@@ -165,8 +167,11 @@ pub(crate) fn crash<'t>(
     engine.weigh_losses(&linted, options, can_fail, places.remedy(), &mut crashed)?;
     races::fold_unproven(&mut crashed.findings);
     engine.join_beside(&linted, &mut crashed)?;
-    let is_stopped = engine.is_interrupted;
+    let (is_stopped, untraced) = (engine.is_interrupted, engine.untraced);
     crashed.is_interrupted = (is_stopped || tested.is_some()) && bounded.observer.is_interrupted();
+    if !crashed.is_interrupted {
+        crashed.notes.extend(words::untraced_note(untraced));
+    }
     if is_stopped && !crashed.is_interrupted {
         crashed.notes.push(BUDGET_SPENT.to_owned());
     }

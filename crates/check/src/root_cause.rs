@@ -516,7 +516,26 @@ fn is_repeated_by_recovery(cause: &Finding, other: &Finding) -> bool {
             .zip(subject(other))
             .is_some_and(|(one, other)| is_same_code(one, other));
     let lacks_flush = is_of_missing_flush(cause.code) && cause.severity == Severity::Error;
-    is_same_mistake || lacks_flush && is_symptom(other.code) && share_function(cause, other)
+    is_same_mistake
+        || is_store_of_recovery(cause, other)
+        || lacks_flush && is_symptom(other.code) && share_function(cause, other)
+}
+
+/// Whether the first failure has hit recovery itself, because the workload recovers, and comes too early for the same store as the second
+/// failure of another recovery: the same line, called in the same way.
+fn is_store_of_recovery(cause: &Finding, other: &Finding) -> bool {
+    fn functions(store: &SourcePlace) -> impl Iterator<Item = Option<&str>> {
+        store.stack.iter().map(|it| it.function.as_deref())
+    }
+    let is_called_so = |known: &SourcePlace, store: &SourcePlace| {
+        is_same_code(known, store) && store.stack.len() > 1 && functions(known).eq(functions(store))
+    };
+    let mut missing = stores(other);
+    is_symptom(cause.code)
+        && is_symptom(other.code)
+        && missing
+            .next()
+            .is_some_and(|store| stores(cause).any(|known| is_called_so(known, store)))
 }
 
 /// Whether the subject of a finding is worth showing in the one that it is a part of.

@@ -462,8 +462,7 @@ pub(crate) fn shell(args: &VmShellArgs) -> anyhow::Result<Exit> {
 fn open_shell(machine: &Path, files: &Path, image: &Path) -> anyhow::Result<()> {
     let machine = Machine::open(machine, interrupt::is_interrupted)?;
     let image = File::open(image).with_context(|| image.display().to_string())?;
-    interrupt::leave_to_child();
-    Ok(Guest::shell(&machine, &image, files)?)
+    Ok(Guest::shell(&machine, &image, files, interrupt::type_into)?)
 }
 
 /// Opens a shell in a guest on the crash image of a finding, if its recovery is that of a guest.

@@ -10,15 +10,17 @@
 //!
 //! # Safety
 //!
-//! The handler stores to atomics and calls `signal`, which is allowed in a handler. Handlers are exchanged under a
+//! The handler stores to atomics and calls `signal`, which is allowed in a handler, as `send` is, which that of [`type_into`] calls. Handlers are exchanged under a
 //! lock, and those that a forwarder has replaced come back with the last one.
 
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
+use std::os::fd::IntoRawFd as _;
+use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 
@@ -83,6 +85,29 @@ extern "C" fn nothing(_signal: libc::c_int) {}
 pub fn leave_to_child() {
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGINT, nothing as *const () as libc::sighandler_t) };
+}
+
+/// The terminal of a guest.
+static TERMINAL: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn type_it(_signal: libc::c_int) {
+    static CTRL_C: u8 = 3;
+    let terminal = TERMINAL.load(Ordering::Relaxed);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: a handler may send, and it leaves the number of the last error as it was. The socket stays open.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::send(terminal, (&raw const CTRL_C).cast(), 1, flags);
+        *errno = before;
+    }
+}
+
+/// From now on Ctrl-C is typed into the terminal of a guest, which is behind this socket.
+pub fn type_into(terminal: UnixStream) {
+    TERMINAL.store(terminal.into_raw_fd(), Ordering::Relaxed);
+    // SAFETY: the handler only sends.
+    unsafe { libc::signal(libc::SIGINT, type_it as *const () as libc::sighandler_t) };
 }
 
 /// Passes interruptions on to the target of a recording while it lives.

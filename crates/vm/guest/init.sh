@@ -119,7 +119,13 @@ while read -r verb argument <&3; do
 		status=$?
 		mark_load "$argument"
 		;;
-	shell) PS1='guest$ ' sh -i <&3 >&3 2>&3; status=$? ;;
+	shell)
+		# Lines come from the host, whose terminal has shown them already. Of its keys only Ctrl-C is passed on.
+		stty -F /dev/ttyS1 icanon isig -echo
+		PS1='guest$ ' setsid -c sh -i <&3 >&3 2>&3
+		status=$?
+		stty -F /dev/ttyS1 raw -echo
+		;;
 	*) status=127 ;;
 	esac
 	tell done $status

@@ -3,6 +3,8 @@
 //! QEMU gets both connections as its standard input and output. So no name in a file system is needed, no other child
 //! inherits them, and the end of QEMU is the end of the connection. It dies with the thread that has started it.
 
+mod shell;
+
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -322,39 +324,6 @@ impl Process {
         }
     }
 
-    /// Lets the user talk to a shell in the guest, line by line, until either ends.
-    fn shell(&mut self) -> Result<()> {
-        let failed = |error: std::io::Error| VmError::Qemu(error.to_string());
-        let _ = self.control.get_ref().set_read_timeout(None);
-        let mut to_guest = self.control.get_ref().try_clone().map_err(failed)?;
-        writeln!(to_guest, "shell").map_err(failed)?;
-        // It ends with the process: nothing waits for it.
-        std::thread::spawn(move || {
-            for line in std::io::stdin().lines().map_while(std::result::Result::ok) {
-                if writeln!(to_guest, "{line}").is_err() {
-                    return;
-                }
-            }
-            let _ = writeln!(to_guest, "exit");
-        });
-        let mut piece = [0; 4096];
-        let mut seen = Vec::new();
-        loop {
-            let count = self.control.read(&mut piece).map_err(failed)?;
-            if count == 0 {
-                return Ok(());
-            }
-            seen.extend_from_slice(&piece[..count]);
-            if let Some(at) = seen.iter().position(|byte| *byte == TOLD) {
-                let _ = std::io::stdout().write_all(&seen[..at]);
-                return Ok(());
-            }
-            let _ = std::io::stdout().write_all(&seen);
-            let _ = std::io::stdout().flush();
-            seen.clear();
-        }
-    }
-
     /// The last lines of the console.
     pub(crate) fn console(&self) -> String {
         let text = fs::read(self.run.join("console")).unwrap_or_default();
@@ -537,18 +506,6 @@ impl Guest {
         let bytes = fs::read(self.run.path().join("console")).unwrap_or_default();
         let since = bytes.get(len as usize..).unwrap_or_default();
         String::from_utf8_lossy(since).replace('\r', "")
-    }
-
-    /// Opens a shell on a guest whose persistent memory is a copy of an image, with the terminal of this process.
-    pub fn shell(machine: &Machine, image: &fs::File, files: &Path) -> Result<()> {
-        let files = fs::read(files).map_err(VmError::file("read", files))?;
-        let mut guest = machine.start()?;
-        let pm = guest.pm_file();
-        let memory = crate::reference::open(&pm)?;
-        let copied = crate::pages::copy(image, &memory, machine.layout().pm_len);
-        copied.map_err(VmError::file("write", &pm))?;
-        guest.take_archive(&files)?;
-        guest.process.shell()
     }
 
     /// Ends it in good order. What it leaves is still there while the result is.

@@ -55,7 +55,7 @@ struct head {
 static struct head *head;
 static struct slot *slots;
 static DEFINE_MUTEX(lock);
-/* Operations stop when their journal is valid. */
+/* Operations stop when their journal is valid, and fail: they are completed when the module is loaded again. */
 static bool halting;
 
 static noinline void persist_lines(const void *from, size_t len)
@@ -108,8 +108,6 @@ static noinline void log_images(struct slot **which, const struct slot *image, i
 		journal->image[i] = image[i];
 	}
 	WRITE_ONCE(journal->count, count);
-	if (bug == 1)
-		return; /* BUG 1: the entry of the journal is not flushed. */
 	if (bug == 10) {
 		/* BUG 10: only the first line of each image is flushed. */
 		persist_lines(&journal->count, LINE);
@@ -120,7 +118,8 @@ static noinline void log_images(struct slot **which, const struct slot *image, i
 	}
 	if (bug != 13) /* BUG 13: the line with the count and the numbers is not flushed. */
 		persist_lines(&journal->count, LINE);
-	persist_lines(journal->image, count * sizeof(struct slot));
+	if (bug != 1) /* BUG 1: the entries of the journal are not flushed. */
+		persist_lines(journal->image, count * sizeof(struct slot));
 	if (bug != 3) /* BUG 3: flushed, but no fence before `valid`. */
 		fence();
 }
@@ -317,14 +316,18 @@ static int command(char *text)
 static ssize_t toydir_write(struct file *file, const char __user *from, size_t len, loff_t *at)
 {
 	char text[160];
+	bool halts;
 	int result;
 
 	if (len >= sizeof(text) || copy_from_user(text, from, len))
 		return -EINVAL;
 	text[len] = 0;
 	mutex_lock(&lock);
+	halts = halting;
 	result = command(strim(text));
 	mutex_unlock(&lock);
+	if (halts && !result)
+		result = -EIO;
 	return result ? result : len;
 }
 

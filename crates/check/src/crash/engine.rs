@@ -44,6 +44,10 @@ pub(crate) struct Engine<'b, 't> {
     pub(super) first_failing: Option<(Code, EventIndex)>,
     /// Whether a recovery takes longer than a pass over the trace.
     pub(crate) has_slow_recoveries: bool,
+    /// Whether crashes that keep all earlier stores are not the only ones.
+    pub(super) explores_losses: bool,
+    /// How many failures are shown as they were found, because there was no time to trace them back to stores.
+    pub(super) untraced: u64,
 }
 
 /// When a run has begun, and how long it may take.
@@ -79,8 +83,12 @@ pub(crate) enum Share {
 }
 
 impl Share {
-    const fn percent(self) -> u32 {
+    /// When this part ends, and if lost lines are not explored, so that nobody else needs the time.
+    const fn percent(self, explores_losses: bool) -> u32 {
         match self {
+            Self::Crashes if !explores_losses => 60,
+            Self::CrashesExplained if !explores_losses => 85,
+            Self::Lint if !explores_losses => 90,
             Self::Crashes => 35,
             Self::CrashesExplained => 50,
             Self::Lint => 70,
@@ -143,12 +151,14 @@ impl<'b, 't> Engine<'b, 't> {
             good: BTreeSet::new(),
             first_failing: None,
             has_slow_recoveries: false,
+            explores_losses: true,
+            untraced: 0,
         }
     }
 
     /// Lets the phase that begins now take until its part of the budget is spent.
     pub(crate) fn allow(&mut self, share: Share) -> Option<Instant> {
-        self.until = self.clock.after(share.percent());
+        self.until = self.clock.after(share.percent(self.explores_losses));
         self.until
     }
 
@@ -345,5 +355,26 @@ pub(super) fn tell_first_failing(
         observer
             .borrow_mut()
             .event(CheckEvent::Failing { code, at });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Share;
+
+    #[test]
+    fn crashes_have_the_time_that_nothing_else_needs() {
+        let ends = |explores_losses: bool| {
+            [
+                Share::Crashes,
+                Share::CrashesExplained,
+                Share::Lint,
+                Share::LazyExplained,
+            ]
+            .map(|share| share.percent(explores_losses))
+        };
+        assert_eq!(ends(true), [35, 50, 70, 98]);
+        // What follows, if anything, are second failures of guests.
+        assert_eq!(ends(false), [60, 85, 90, 98]);
     }
 }

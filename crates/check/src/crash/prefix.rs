@@ -472,7 +472,10 @@ impl Engine<'_, '_> {
                 let of = &failed[number];
                 let finding = match ended {
                     Some(()) => self.prefix_finding(of, &pair[0], &pair[1], places)?,
-                    None => self.undiagnosed(of, places)?,
+                    None => {
+                        self.untraced += 1;
+                        self.undiagnosed(of, places)?
+                    }
                 };
                 findings.insert(number, finding);
                 if ended.is_some() && self.stretch_of(of).is_none() {
@@ -513,6 +516,7 @@ impl Engine<'_, '_> {
             };
             let Some(diagnoses) = diagnoses else {
                 for failed in batch {
+                    self.untraced += 1;
                     let finding = self.undiagnosed(failed, places)?;
                     self.acknowledged.push((finding, Vec::new()));
                 }

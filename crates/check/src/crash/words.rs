@@ -40,6 +40,18 @@ pub(super) fn suspicions_are(count: u64) -> String {
     }
 }
 
+/// That there was no time to trace failures back to the stores that cause them: those are findings where the power fails.
+pub(super) fn untraced_note(count: u64) -> Option<String> {
+    let failures = if count == 1 {
+        "1 failure of recovery is".to_owned()
+    } else {
+        format!("{count} failures of recovery are")
+    };
+    (count > 0).then(|| {
+        format!("the budget is spent: {failures} shown where the power fails, not traced back to stores; see --budget")
+    })
+}
+
 /// That the power failed at one moment only, and what that leaves out.
 pub(super) fn single_note(at: EventIndex, suspicions: u64) -> String {
     let left_out = match suspicions {
@@ -182,6 +194,14 @@ mod tests {
     use powerfail_finding::StackFrame;
 
     use super::*;
+
+    #[test]
+    fn what_was_not_traced_back_is_said() {
+        assert_eq!(untraced_note(0), None);
+        let said = untraced_note(1).unwrap();
+        assert!(said.contains("1 failure of recovery is shown where the power fails"));
+        assert!(said.contains("--budget"));
+    }
 
     #[test]
     fn the_power_fails_in_the_function_that_calls_the_helper() {

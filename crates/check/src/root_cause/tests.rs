@@ -584,6 +584,29 @@ fn what_recovery_repeats_is_the_mistake_of_the_workload() {
     let early = || shown(rejected, vec![store(30, "put")], exit(1), 1);
     assert_eq!(folded(vec![again(rejected, 30, "put"), early()]).len(), 1);
     assert_eq!(folded(vec![early(), again(rejected, 33, "put")]).len(), 2);
+    // A first failure has hit recovery itself, and does something else to the same store, called in the same way or not.
+    let recovered = |mut finding: Finding, callers: &[&str]| {
+        let frames = callers.iter().map(|it| StackFrame {
+            function: Some((*it).into()),
+            file: None,
+            line: None,
+            module: None,
+            offset: 0,
+            trusted: false,
+        });
+        let last = finding.places.last_mut().unwrap();
+        last.stack = frames.collect();
+        finding
+    };
+    let torn = || {
+        let places = vec![place(Role::Survivor, 28), store(30, "repair")];
+        let finding = shown(Code::ContentTorn, places, exit(1), 0);
+        recovered(finding, &["repair", "open", "main"])
+    };
+    let lost = |callers| recovered(again(Code::AcknowledgedLost, 30, "repair"), callers);
+    let both = folded(vec![lost(&["repair", "open", "main"]), torn()]);
+    assert_eq!(both, [(Code::ContentTorn, Severity::Error)]);
+    assert_eq!(folded(vec![torn(), lost(&["repair", "main"])]).len(), 2);
 }
 
 fn called(line: u32) -> SourcePlace {

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -189,6 +189,39 @@ fn a_file_that_is_gone_for_a_moment_is_found() {
     shell.stdin.take().unwrap().write_all(commands).unwrap();
     let said = text(&shell.wait_with_output().unwrap());
     assert!(said.contains("ready") && !said.contains("config"), "{said}");
+    interrupt_in_shell(directory, id);
+}
+
+/// At a terminal, Ctrl-C ends what runs in the guest, and not the shell.
+fn interrupt_in_shell(directory: &Path, id: &str) {
+    let mut terminal = Command::new("script")
+        .args(["-qec"])
+        .arg(format!("{POWERFAIL} replay {id} --out wrong --shell"))
+        .arg("/dev/null")
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = terminal.stdin.take().unwrap();
+    let mut shown = terminal.stdout.take().unwrap().bytes();
+    let mut wait_for = |text: &str| {
+        let mut seen = Vec::new();
+        while !seen.ends_with(text.as_bytes()) {
+            let byte = shown.next().transpose().unwrap();
+            seen.push(byte.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&seen))));
+        }
+    };
+    for (awaited, typed) in [
+        ("guest$ ", "echo be''gun; sleep 1000\n"),
+        ("begun", "\x03"),
+        ("guest$ ", "echo status $?\n"),
+        ("status 130", "exit\n"),
+    ] {
+        wait_for(awaited);
+        keys.write_all(typed.as_bytes()).unwrap();
+    }
+    terminal.wait().unwrap();
 }
 
 /// The module keeps a directory in persistent memory. Its journal is replayed when it is loaded, and with bug 5 a power failure in

@@ -16,13 +16,17 @@ pub(crate) fn label(finding: &Finding, place: &SourcePlace) -> String {
     }
 }
 
-/// The system call of a program in a guest that a function of the kernel works for: what its entry point calls.
+/// The system call of a program in a guest that a function of the kernel works for: what its entry point calls. Between the two are
+/// functions that only choose it, which depends on the version and on what the compiler has inlined.
 fn system_call(place: &SourcePlace) -> Option<&str> {
     const ENTRY: &str = "do_syscall_64";
+    const CHOOSERS: [&str; 2] = ["do_syscall_x64", "x64_sys_call"];
     const PREFIXES: [&str; 5] = ["__x64_sys_", "__se_sys_", "__do_sys_", "ksys_", "do_"];
     let mut functions = place.stack.iter().map(|it| it.function.as_deref());
     let entry = functions.position(|name| name == Some(ENTRY))?;
-    let called = place.stack[entry.checked_sub(1)?].function.as_deref()?;
+    let called = place.stack[..entry].iter().rev();
+    let mut called = called.map(|it| it.function.as_deref().unwrap_or_default());
+    let called = called.find(|name| !CHOOSERS.contains(name))?;
     PREFIXES.iter().find_map(|it| called.strip_prefix(it))
 }
 
@@ -346,6 +350,26 @@ mod tests {
         let further = "this store can be lost in the same way";
         let lost = "this store is lost";
         assert_eq!(labels, [lost, lost, further, further]);
+    }
+
+    #[test]
+    fn the_system_call_is_what_the_entry_point_of_the_kernel_calls() {
+        let call = |functions: &[&str]| {
+            let mut place = SourcePlace::new(Role::Store);
+            place.stack = functions.iter().map(|it| frame(it, false)).collect();
+            system_call(&place).map(str::to_owned)
+        };
+        let write = Some("write".to_owned());
+        assert_eq!(
+            call(&["vfs_write", "__x64_sys_write", "do_syscall_64", "entry"]),
+            write
+        );
+        // With debug information there are inlined functions, too.
+        let chosen = ["ksys_write", "x64_sys_call", "do_syscall_x64"];
+        assert_eq!(call(&[&chosen[..], &["do_syscall_64"]].concat()), write);
+        assert_eq!(call(&["do_syscall_x64", "do_syscall_64"]), None);
+        assert_eq!(call(&["do_syscall_64"]), None);
+        assert_eq!(call(&["vfs_write", "ret_from_fork"]), None);
     }
 
     #[test]
