@@ -151,7 +151,7 @@ impl<'w, 's, 'o> FindingJudge<'w, 's, 'o> {
             return Ok(false);
         };
         let trace = &recording.trace;
-        if trace.pools().is_empty() {
+        if trace.pools().is_empty() && trace.trees().is_empty() {
             return Ok(false);
         }
         let is_it = |finding: &Finding| Root::of(finding) == self.root;

@@ -47,8 +47,7 @@ impl Differences {
             let register = instruction.op0_register().full_register();
             self.registers.retain(|(known, _)| *known != register);
             let value = moved(instruction);
-            self.registers
-                .extend(value.map(|value| (register, value)));
+            self.registers.extend(value.map(|value| (register, value)));
         }
         None
     }
@@ -56,7 +55,9 @@ impl Differences {
     fn value(&self, register: Register) -> Option<Value> {
         let register = register.full_register();
         let mut known = self.registers.iter();
-        known.find(|(it, _)| *it == register).map(|(_, value)| *value)
+        known
+            .find(|(it, _)| *it == register)
+            .map(|(_, value)| *value)
     }
 
     /// The part that an exclusive or compares.
