@@ -98,7 +98,9 @@ impl<'w, 's, 'o> FindingJudge<'w, 's, 'o> {
         let trace = Trace::open(stored.directory.join(name))?;
         let keys = PointKeys::of(&trace)?;
         let events = evidence.map(|it| it.failure.event);
-        let events = events.into_iter().chain(read.map(|it| it.event));
+        // Where the power fails between two stores, lines were lost at the next moment to see it.
+        let next = evidence.and_then(|it| it.next_good_event);
+        let events = { events.into_iter().chain(next) }.chain(read.map(|it| it.event));
         let stacks = events.map(|event| keys.at(EventIndex(event)).stack().0);
         let mut recovery = basis.recovery.clone();
         if let Some(input) = &basis.recovery_input {

@@ -775,6 +775,21 @@ mod tests {
     }
 
     #[test]
+    fn a_race_about_the_store_that_makes_lost_data_reachable_is_no_finding_of_its_own() {
+        let mut crash = shown(Code::StoreNotFlushed, 44, 6);
+        crash.places.push(place(Role::Survivor, 49));
+        let race = |pool_offset| {
+            let mut race = shown(Code::CrossFailureRace, 49, 6);
+            race.places[0].pool_offset = Some(pool_offset);
+            race.places.push(place(Role::Load, 74));
+            race
+        };
+        // The crash of `shown` loses the first line.
+        assert_eq!(stored(vec![crash.clone(), race(4096)]).len(), 1);
+        assert_eq!(stored(vec![crash, race(8)]).len(), 2);
+    }
+
+    #[test]
     fn offsets_of_different_runs_say_nothing() {
         let at = |line, offset| {
             let mut finding = found(Code::StoreNotFlushed, line);
