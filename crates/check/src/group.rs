@@ -7,8 +7,8 @@ use powerfail_finding::{
 use crate::places::{code_of, is_same_code};
 use crate::races::are_about_one_store;
 use crate::root_cause::{
-    absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause, lacks_flush,
-    names_what_is_missing, rank,
+    absorb, add_consequence, blames_nothing, fold_root_causes, have_one_cause, is_seen_beside,
+    lacks_flush, names_what_is_missing, rank,
 };
 use crate::transient::summarise_transient_data;
 
@@ -41,6 +41,8 @@ pub fn is_same_bug(one: &Finding, other: &Finding) -> bool {
         || pair(one).is_some() && pair(one) == mirrored(other)
         || have_one_cause(one, other)
         || are_about_one_store(one, other)
+        || is_seen_beside(one, other)
+        || is_seen_beside(other, one)
 }
 
 /// Whether two bugs are one if this finding is about both of them.
@@ -71,6 +73,17 @@ pub fn list_outcomes(finding: &mut Finding, other: &Finding) -> bool {
         add_consequence(finding, outcome);
     }
     finding.consequences.len() > before
+}
+
+/// Lists the stores that were seen to be a part of another finding of the same bug. Returns whether there are new ones.
+pub fn list_beside(finding: &mut Finding, other: &Finding) -> bool {
+    let before = finding.beside.len();
+    for place in &other.beside {
+        if !finding.beside.iter().any(|it| is_same_code(it, place)) {
+            finding.beside.push(place.clone());
+        }
+    }
+    finding.beside.len() > before
 }
 
 /// What makes two findings the same bug: the kind, and the lines to blame.

@@ -76,7 +76,7 @@ pub use doctor::diagnose;
 pub use domain::domain_of;
 pub use error::{CheckError, Undisturbed};
 pub use event::{CheckEvent, CheckStep, ForeignTrace, Observer};
-pub use group::{BugKey, bug_key, is_same_bug, joins_bugs, list_outcomes, says_more};
+pub use group::{BugKey, bug_key, is_same_bug, joins_bugs, list_beside, list_outcomes, says_more};
 pub use init::{InitError, InitOptions, init};
 pub use kept_outcomes::count_outcomes;
 pub use lint::{LintFindings, lint};

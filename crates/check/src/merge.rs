@@ -145,6 +145,7 @@ mod tests {
                 marks: powerfail_finding::Marks::NONE,
                 durable_by: powerfail_finding::DurableBy::Flush,
                 tree: None,
+                beside: Vec::new(),
             }],
             totals: Totals {
                 events: 10,

@@ -665,6 +665,10 @@ fn lost_lines(finding: &Finding) -> usize {
 
 /// Adds what another finding shows to the one that names the mistake.
 pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
+    let beside: Vec<SourcePlace> = { [&*cause, &other].into_iter() }
+        .flat_map(unflushed)
+        .cloned()
+        .collect();
     if loses_another_store(cause, &other) {
         // Only what is lost in its own evidence is called lost.
         std::mem::swap(cause, &mut other);
@@ -702,6 +706,22 @@ pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
     for outcome in &outcomes {
         add_consequence(cause, outcome);
     }
+    cause.beside = beside;
+    let shown: Vec<SourcePlace> = stores(cause).cloned().collect();
+    { &mut cause.beside }.retain(|it| !shown.iter().any(|store| is_same_code(store, it)));
+}
+
+/// The stores without a flush that a finding stands for, as far as no crash shows them.
+fn unflushed(finding: &Finding) -> impl Iterator<Item = &SourcePlace> {
+    let is_it = finding.evidence.is_none() && lacks_flush(finding);
+    let first = is_it.then(|| stores(finding).next()).flatten();
+    first.into_iter().chain(&finding.beside)
+}
+
+/// Whether what the lint says about a store without a flush was seen to be a part of another finding.
+pub(crate) fn is_seen_beside(cause: &Finding, other: &Finding) -> bool {
+    let is_it = |store| cause.beside.iter().any(|it| is_same_code(it, store));
+    other.evidence.is_none() && lacks_flush(other) && stores(other).next().is_some_and(is_it)
 }
 
 /// Whether a crash that lost other stores than that of a missing flush would become its evidence.

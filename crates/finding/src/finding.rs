@@ -61,6 +61,10 @@ pub struct Finding {
     /// What the crash left of ordinary files, if the finding is about these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeCrash>,
+    /// Stores without a flush that are not shown: what this finding asks for is for them, too. Only known in the run that
+    /// made the finding.
+    #[serde(skip)]
+    pub beside: Vec<SourcePlace>,
 }
 
 /// What makes stores durable, where the program runs.
@@ -105,6 +109,7 @@ impl Finding {
             marks: Marks::NONE,
             durable_by: DurableBy::Flush,
             tree: None,
+            beside: Vec::new(),
         }
     }
 

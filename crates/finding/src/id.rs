@@ -131,6 +131,7 @@ mod tests {
             read: None,
             durable_by: crate::DurableBy::Flush,
             tree: None,
+            beside: Vec::new(),
         }
     }
 

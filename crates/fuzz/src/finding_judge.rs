@@ -98,7 +98,9 @@ impl<'w, 's, 'o> FindingJudge<'w, 's, 'o> {
         let trace = Trace::open(stored.directory.join(name))?;
         let keys = PointKeys::of(&trace)?;
         let events = evidence.map(|it| it.failure.event);
-        let events = events.into_iter().chain(read.map(|it| it.event));
+        // Where the power fails between two stores, lines were lost at the next moment to see it.
+        let next = evidence.and_then(|it| it.next_good_event);
+        let events = { events.into_iter().chain(next) }.chain(read.map(|it| it.event));
         let stacks = events.map(|event| keys.at(EventIndex(event)).stack().0);
         let mut recovery = basis.recovery.clone();
         if let Some(input) = &basis.recovery_input {
@@ -151,7 +153,7 @@ impl<'w, 's, 'o> FindingJudge<'w, 's, 'o> {
             return Ok(false);
         };
         let trace = &recording.trace;
-        if trace.pools().is_empty() {
+        if trace.pools().is_empty() && trace.trees().is_empty() {
             return Ok(false);
         }
         let is_it = |finding: &Finding| Root::of(finding) == self.root;

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use powerfail_check::{
-    BugKey, Recovery, bug_key, is_same_bug, joins_bugs, list_outcomes, output_directory, says_more,
+    BugKey, Recovery, bug_key, is_same_bug, joins_bugs, list_beside, list_outcomes,
+    output_directory, says_more,
 };
 use powerfail_files::{Directory, input, output};
 use powerfail_finding::{Class, Finding, Report, Role, Totals};
@@ -187,6 +188,7 @@ impl Findings {
         };
         let known = &inner.all[place];
         !inner.is_other(finding, known)
+            && !list_beside(&mut known.finding.clone(), finding)
             && !says_more(finding, &known.finding)
             && !list_outcomes(&mut known.finding.clone(), finding)
     }
@@ -212,6 +214,7 @@ impl Findings {
     ) -> Result<AddOutcome, CampaignError> {
         inner.remember(&finding, place);
         let known = &mut inner.all[place];
+        list_beside(&mut known.finding, &finding);
         if says_more(&finding, &known.finding) {
             self.replace_finding(known, finding, basis)?;
             return Ok(AddOutcome::Replaced(Box::new(known.clone())));
@@ -248,6 +251,7 @@ impl Findings {
     ) -> Result<(), CampaignError> {
         let mut finding = Finding {
             id: known.finding.id.clone(),
+            beside: known.finding.beside.clone(),
             ..finding
         };
         list_outcomes(&mut finding, &known.finding);
@@ -619,7 +623,11 @@ mod tests {
         let mut now = findings.all();
         now.sort_by(|one, other| one.directory.cmp(&other.directory));
         let of = |all: &[StoredFinding]| -> Vec<Finding> {
-            all.iter().map(|it| it.finding.clone()).collect()
+            let stored = |it: &StoredFinding| Finding {
+                beside: Vec::new(),
+                ..it.finding.clone()
+            };
+            all.iter().map(stored).collect()
         };
         assert_eq!(of(&again), of(&now));
         let entries = fs::read_dir(&all).unwrap();
@@ -748,6 +756,37 @@ mod tests {
         ]);
         assert_eq!(all.len(), 1);
         assert!(all[0].evidence.is_some());
+    }
+
+    #[test]
+    fn a_store_that_a_crash_test_has_joined_is_no_finding_of_its_own() {
+        let crash = Finding {
+            beside: vec![place(Role::Store, 39)],
+            ..shown(Code::StoreNotFlushed, 44, 6)
+        };
+        let lint = found(Code::StoreNotFlushed, 39);
+        for order in [[lint.clone(), crash.clone()], [crash.clone(), lint]] {
+            let all = stored(order.to_vec());
+            assert_eq!(all.len(), 1, "{all:#?}");
+            assert_eq!(all[0].places[0].line, Some(44));
+        }
+        let other = found(Code::StoreNotFlushed, 40);
+        assert_eq!(stored(vec![crash, other]).len(), 2);
+    }
+
+    #[test]
+    fn a_race_about_the_store_that_makes_lost_data_reachable_is_no_finding_of_its_own() {
+        let mut crash = shown(Code::StoreNotFlushed, 44, 6);
+        crash.places.push(place(Role::Survivor, 49));
+        let race = |pool_offset| {
+            let mut race = shown(Code::CrossFailureRace, 49, 6);
+            race.places[0].pool_offset = Some(pool_offset);
+            race.places.push(place(Role::Load, 74));
+            race
+        };
+        // The crash of `shown` loses the first line.
+        assert_eq!(stored(vec![crash.clone(), race(4096)]).len(), 1);
+        assert_eq!(stored(vec![crash, race(8)]).len(), 2);
     }
 
     #[test]

@@ -539,7 +539,8 @@ impl Drain {
         let path = path_of(message.text);
         let Output { trees, writer, .. } = &mut self.output;
         let is_tree = trees.ask(writer, &path)?;
-        self.shared.show_trees(trees.candidate(), trees.roots());
+        self.shared
+            .show_trees(trees.candidate(), trees.root_paths());
         let reply = if is_tree {
             Reply::Record
         } else {

@@ -105,7 +105,7 @@ pub fn record_and_tell(
     let mounts = Mounts::of(options.private_trees.as_ref())?;
     if trees.are_recorded() {
         shared.record_files();
-        shared.show_trees(trees.candidate(), trees.roots());
+        shared.show_trees(trees.candidate(), trees.root_paths());
     }
     let output = Output::new(
         writer,

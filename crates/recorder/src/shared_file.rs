@@ -22,7 +22,6 @@ use powerfail_protocol::shared::{
     chunk_of, chunk_offset, file_len,
 };
 use powerfail_protocol::{PROTOCOL_VERSION, ScratchSlot, chunk, store_lock};
-use powerfail_trace::Tree;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -566,9 +565,12 @@ impl SharedFile {
     }
 
     /// Shows the target where the trees are: the directory below which more are made, and the roots.
-    pub(crate) fn show_trees(&self, candidate: Option<&Path>, roots: &[Tree]) {
+    pub(crate) fn show_trees<'a>(
+        &self,
+        candidate: Option<&'a Path>,
+        roots: impl Iterator<Item = &'a Path>,
+    ) {
         let table = self.trees();
-        let roots = roots.iter().map(|root| root.path.as_path());
         let paths = core::iter::once(candidate.unwrap_or(Path::new(""))).chain(roots);
         let mut at = 0;
         for path in paths {
@@ -595,6 +597,11 @@ impl SharedFile {
             lock.store(0, Ordering::Release);
             let _ = futex::wake(lock, futex::Flags::empty(), i32::MAX as u32);
         }
+    }
+
+    /// Gives back the lock of operations on files, whoever had it: no process that makes any is left.
+    pub(crate) fn reset_file_lock(&self) {
+        self.trees().lock.store(0, Ordering::Release);
     }
 
     fn trees(&self) -> &TreeTable {

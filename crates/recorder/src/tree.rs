@@ -164,6 +164,11 @@ impl Trees {
         &self.roots
     }
 
+    /// The paths of the roots.
+    pub(crate) fn root_paths(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|root| root.path.as_path())
+    }
+
     /// Whether a path lies in a tree.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.roots.iter().any(|root| path.starts_with(&root.path))

@@ -1,7 +1,7 @@
 //! Stores that the lint has found beside a lost one: a function that forgets to flush a record forgets it for all of its
 //! fields, also for those that recovery does not read.
 
-use powerfail_finding::Finding;
+use powerfail_finding::{Code, Finding, NotDurable};
 use powerfail_lint::{Hit, Linted};
 use powerfail_model::Event;
 use powerfail_trace::Body;
@@ -91,7 +91,9 @@ fn join(findings: &mut Vec<Finding>, lines: Vec<Vec<PoolLine>>) {
 /// Whether a crash loses one of these lines because a flush is missing.
 fn loses(finding: &Finding, lines: &[PoolLine]) -> bool {
     let failure = finding.evidence.as_ref().map(|it| &it.failure);
-    is_of_missing_flush(finding.code)
+    let is_unflushed_read = finding.code == Code::CrossFailureRace && { finding.read.iter() }
+        .any(|it| it.not_durable == Some(NotDurable::NeverFlushed));
+    (is_of_missing_flush(finding.code) || is_unflushed_read)
         && failure.is_some_and(|failure| {
             let mut lost = failure.lost_lines.iter();
             failure.again.is_none() && lost.any(|it| lines.contains(&(it.pool, it.pool_offset)))
@@ -101,7 +103,7 @@ fn loses(finding: &Finding, lines: &[PoolLine]) -> bool {
 #[cfg(test)]
 mod tests {
     use powerfail_finding::{
-        Code, Evidence, FailurePoint, LostLine, RecoveryOutcome, Role, SourcePlace,
+        Evidence, FailurePoint, LostLine, RecoveryOutcome, Role, SourcePlace, UnsafeRead,
     };
 
     use super::*;
@@ -148,6 +150,35 @@ mod tests {
     fn codes(mut findings: Vec<Finding>, lines: Vec<Vec<PoolLine>>) -> Vec<Code> {
         join(&mut findings, lines);
         findings.iter().map(|it| it.code).collect()
+    }
+
+    #[test]
+    fn a_read_of_what_is_never_flushed_is_about_the_stores_beside_it() {
+        let read = |why| Finding {
+            read: Some(UnsafeRead {
+                event: 30,
+                failure_points: 1,
+                command: "recovery".into(),
+                bytes: String::new(),
+                instead: Vec::new(),
+                not_durable: Some(why),
+                trace: None,
+                strict: false,
+                tried: None,
+            }),
+            ..shown(Code::CrossFailureRace, 64)
+        };
+        let lint = Finding::new(Code::StoreNotFlushed, String::new(), store("append", 9));
+        let lines = || vec![Vec::new(), vec![(0, 64)]];
+        let mut findings = vec![read(NotDurable::NeverFlushed), lint.clone()];
+        join(&mut findings, lines());
+        let [race] = &findings[..] else {
+            panic!("{findings:#?}")
+        };
+        assert_eq!(race.code, Code::CrossFailureRace);
+        assert_eq!(race.beside, lint.places);
+        let found = codes(vec![read(NotDurable::NotFenced), lint], lines());
+        assert_eq!(found.len(), 2);
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub(crate) fn are_about_one_store(one: &Finding, other: &Finding) -> bool {
         race.code == Code::CrossFailureRace
             && race.severity == Severity::Error
             && (is_of_program_order(known, race)
+                || is_shown_by_another_loss(race) && makes_reachable(known, race)
                 || stores.map(line_of).any(|writer| {
                     blames(known, &writer)
                         || is_overwritten(known, &writer)
@@ -64,19 +65,34 @@ pub(crate) fn are_about_one_store(one: &Finding, other: &Finding) -> bool {
     is_it(one, other) || is_it(other, one)
 }
 
+/// Whether a race is shown by a crash that keeps its store and loses others.
+fn is_shown_by_another_loss(race: &Finding) -> bool {
+    const LINE_BYTES: u64 = 64;
+    let lost = race.evidence.iter().flat_map(|it| &it.failure.lost_lines);
+    let store = store_of(race).and_then(|it| it.pool_offset);
+    let mut lost = lost.map(|line| line.pool_offset).peekable();
+    lost.peek().is_some()
+        && store.is_some_and(|store| lost.all(|line| !(line..line + LINE_BYTES).contains(&store)))
+}
+
+/// Whether the store of a race is what makes lost data reachable in a finding: that data is to blame.
+fn makes_reachable(known: &Finding, race: &Finding) -> bool {
+    let writer = store_of(race).map(line_of);
+    let mut places = known.places.iter();
+    known.severity == Severity::Error
+        && places.any(|it| {
+            matches!(it.role, Role::Survivor | Role::Publish) && Some(line_of(it)) == writer
+        })
+}
+
 /// Adds races that the loss of other stores shows: what is known about that loss says which store is to blame, and gets
 /// the reader. Nothing else is folded into these races.
 pub(crate) fn fold_survivors(findings: &mut Vec<Finding>, races: Vec<Finding>) {
     for race in races {
-        let writer = store_of(&race).map(line_of);
-        let is_about = |known: &&mut Finding| {
-            let mut survivors = known.places.iter();
-            known.severity == Severity::Error
-                && survivors.any(|it| {
-                    matches!(it.role, Role::Survivor | Role::Publish) && Some(line_of(it)) == writer
-                })
-        };
-        match findings.iter_mut().find(is_about) {
+        match findings
+            .iter_mut()
+            .find(|known| makes_reachable(known, &race))
+        {
             Some(known) => add_readers(known, race),
             None => findings.push(race),
         }

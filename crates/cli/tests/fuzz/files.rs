@@ -4,12 +4,9 @@ use crate::common::{FINDINGS, Folder};
 use crate::summary;
 
 #[test]
-fn a_program_with_files_is_fuzzed() {
+fn a_program_with_files_is_fuzzed_without_seeds() {
     let folder = Folder::new();
     folder.build_at("notes", "fuzz", "notes.c", &["-g"]);
-    std::fs::create_dir(folder.path("seeds")).expect("a folder");
-    folder.write("seeds/safe", "safe\n");
-    folder.write("seeds/fast", "safe\nfast\n");
     let run = folder.powerfail(&[
         "fuzz",
         "--out",
@@ -20,8 +17,6 @@ fn a_program_with_files_is_fuzzed() {
         "1",
         "--timeout",
         "20s",
-        "--seeds",
-        "seeds",
         "--until-found",
         "--time",
         "90s",

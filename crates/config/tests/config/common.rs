@@ -26,6 +26,7 @@ pub(crate) fn finding(code: Code, function: &str, file: &str, line: u32) -> Find
         marks: powerfail_finding::Marks::NONE,
         durable_by: powerfail_finding::DurableBy::Flush,
         tree: None,
+        beside: Vec::new(),
     }
 }
 

@@ -24,6 +24,8 @@ const LONGEST_CASE: usize = 1024;
 const FOLLOWING: [usize; 4] = [24, 8, 4, 2];
 /// A word is tried as a command with up to this many arguments.
 const ARGUMENTS_MAX: usize = 3;
+/// So many characters are tried as what separates arguments.
+const DELIMITERS_MAX: usize = 8;
 
 /// An input to run and to observe.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub struct Learner {
     /// Words that may be commands, and how many lines with them were made for the current context.
     words: Vec<Box<[u8]>>,
     words_tried: usize,
+    /// Those of the words that may be what separates arguments.
+    delimiters: Vec<u8>,
     context: Context,
     tried: FxHashSet<u64>,
     known_words: FxHashSet<Box<[u8]>>,
@@ -57,6 +61,12 @@ impl Learner {
     pub fn try_words<'a>(&mut self, words: impl IntoIterator<Item = &'a [u8]>) {
         for word in words {
             let word = word.trim_ascii();
+            if let [delimiter] = word
+                && delimiter.is_ascii_punctuation()
+                && self.delimiters.len() < DELIMITERS_MAX
+            {
+                self.delimiters.push(*delimiter);
+            }
             if is_text(word) && !word.is_empty() && self.words.len() < WORDS_MAX {
                 self.words.push(word.into());
             }
@@ -114,9 +124,12 @@ impl Learner {
 
     /// The next word as a command with some arguments.
     fn next_word(&mut self) -> Option<Vec<u8>> {
-        let word = self.words.get(self.words_tried / (ARGUMENTS_MAX + 1))?;
-        let arguments = self.words_tried % (ARGUMENTS_MAX + 1);
+        let number = self.words_tried;
         self.words_tried += 1;
+        let Some(word) = self.words.get(number / (ARGUMENTS_MAX + 1)) else {
+            return self.next_delimited(number - self.words.len() * (ARGUMENTS_MAX + 1));
+        };
+        let arguments = number % (ARGUMENTS_MAX + 1);
         let mut line = word.to_vec();
         for number in 1..=arguments {
             line.push(self.forms.separator());
@@ -124,6 +137,22 @@ impl Learner {
         }
         line.push(b'\n');
         Some(line)
+    }
+
+    /// A word as a command whose two arguments, or whose words, are separated by a character that the program compares with:
+    /// `set 1=2` and `set=1=2`.
+    fn next_delimited(&self, number: usize) -> Option<Vec<u8>> {
+        if self.delimiters.is_empty() || self.forms.separator() != b' ' {
+            return None;
+        }
+        let word = self.words.get(number / (2 * self.delimiters.len()))?;
+        let delimiter = self.delimiters[number / 2 % self.delimiters.len()];
+        let first = if number.is_multiple_of(2) {
+            b' '
+        } else {
+            delimiter
+        };
+        Some([word, &[first, b'1', delimiter, b'2', b'\n'][..]].concat())
     }
 
     fn push(&mut self, input: Vec<u8>, depth: usize) {
@@ -359,6 +388,16 @@ mod tests {
         learner.try_words([&b"p "[..], b"\n"]);
         let trials = trials(&mut learner, |_| Vec::new());
         for line in ["p\n", "p 1\n", "p 1 2\n", "p 1 2 3\n"] {
+            assert!(trials.contains(&line.as_bytes().to_vec()), "{line}");
+        }
+    }
+
+    #[test]
+    fn arguments_may_be_separated_by_what_the_program_compares_with() {
+        let mut learner = Learner::default();
+        learner.try_words([&b"set"[..], b"="]);
+        let trials = trials(&mut learner, |_| Vec::new());
+        for line in ["set 1=2\n", "set=1=2\n"] {
             assert!(trials.contains(&line.as_bytes().to_vec()), "{line}");
         }
     }

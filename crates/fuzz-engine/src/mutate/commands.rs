@@ -285,11 +285,13 @@ impl Commands<'_, '_> {
             self.input.splice(range, name);
             return Some(());
         }
-        let new = match self.dice.weighted(&[30, 25, 30, 5, 10]) {
+        let new = match self.dice.weighted(&[30, 25, 30, 5, 10, 4]) {
             0 => self.vocabulary.word(column, &mut self.dice)?.to_vec(),
             1 => self.same_column(column)?,
             2 => self.vocabulary.token(&mut self.dice)?.to_vec(),
             3 => self.vocabulary.any_word(&mut self.dice)?.to_vec(),
+            // What is between two delimiters may be empty.
+            5 if column > 0 => Vec::new(),
             // Many shells have commands of one letter.
             _ => vec![b'a' + self.dice.below(26) as u8],
         };
@@ -610,6 +612,12 @@ mod tests {
             "put 1 2\nget 3\n",
             "",
             &["put 3 2\nget 3\n", "put 1 2\nput 3\n", "put 1 2\nget 1\n"],
+        );
+        has(
+            Kind::ReplaceWord,
+            "set a=1\n",
+            "",
+            &["set =1\n", "set a=\n"],
         );
         has(
             Kind::ChangeNumber,

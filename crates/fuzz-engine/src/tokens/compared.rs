@@ -12,6 +12,8 @@ use iced_x86::{
     Register,
 };
 
+use super::differences::Differences;
+
 /// A word is compared in no more steps than this.
 const STEPS_MAX: usize = 16;
 /// The next comparison of a word comes within this many instructions.
@@ -24,6 +26,7 @@ pub(super) fn compared(code: &[u8], address: u64) -> Vec<Vec<u8>> {
     let code = CodeView { code, address };
     let mut words = Words::default();
     let mut before = Before::default();
+    let mut differences = Differences::default();
     let mut joined = HashSet::new();
     let mut decoder = code.decoder(address);
     let mut instruction = Instruction::default();
@@ -37,6 +40,9 @@ pub(super) fn compared(code: &[u8], address: u64) -> Vec<Vec<u8>> {
             if !joined.contains(&instruction.ip()) {
                 words.add(&word);
             }
+        }
+        if let Some(word) = differences.step(&instruction) {
+            words.add(&word);
         }
         for character in before.switch(&instruction) {
             words.add(&[character]);
@@ -66,10 +72,14 @@ impl Words {
     }
 }
 
-/// Text of a constant: printable bytes, with zeros only at the end.
-fn text_of(constant: u64, len: usize) -> Option<Vec<u8>> {
-    let bytes = constant.to_le_bytes();
-    let end = bytes[..len].iter().rposition(|byte| *byte != 0)? + 1;
+/// Text of a constant.
+fn text_of_constant(constant: u64, len: usize) -> Option<Vec<u8>> {
+    text_of(&constant.to_le_bytes()[..len])
+}
+
+/// Text of bytes: they are printable, with zeros only at the end.
+pub(super) fn text_of(bytes: &[u8]) -> Option<Vec<u8>> {
+    let end = bytes.iter().rposition(|byte| *byte != 0)? + 1;
     let is_text = bytes[..end]
         .iter()
         .all(|byte| matches!(byte, b' '..=b'~' | b'\n'));
@@ -79,19 +89,19 @@ fn text_of(constant: u64, len: usize) -> Option<Vec<u8>> {
 /// A constant of eight bytes cannot be compared with directly: it is loaded first.
 fn eight_bytes(instruction: &Instruction) -> Option<Vec<u8>> {
     (instruction.code() == Code::Mov_r64_imm64)
-        .then(|| text_of(instruction.immediate64(), 8))?
+        .then(|| text_of_constant(instruction.immediate64(), 8))?
         .filter(|text| text.len() == 8)
 }
 
 /// Where an operand is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    base: Register,
-    offset: u64,
+pub(super) struct Place {
+    pub(super) base: Register,
+    pub(super) offset: u64,
 }
 
 impl Place {
-    fn of(instruction: &Instruction) -> Option<Self> {
+    pub(super) fn of(instruction: &Instruction) -> Option<Self> {
         (instruction.memory_index() == Register::None).then(|| Self {
             base: instruction.memory_base(),
             offset: instruction.memory_displacement64(),
@@ -167,7 +177,7 @@ fn subtracted(instruction: &Instruction) -> Option<u8> {
     u8::try_from(constant).ok().filter(u8::is_ascii_graphic)
 }
 
-fn is_immediate(kind: OpKind) -> bool {
+pub(super) fn is_immediate(kind: OpKind) -> bool {
     matches!(
         kind,
         OpKind::Immediate8
@@ -208,7 +218,7 @@ impl Comparison {
             let loaded = loaded.filter(|(loaded, _)| *loaded == register.full_register());
             (register.size(), loaded.and_then(|(_, place)| place))
         };
-        let text = text_of(instruction.immediate(1), len.min(4))?;
+        let text = text_of_constant(instruction.immediate(1), len.min(4))?;
         Some(Self {
             needs_branch: text.len() == 1 && instruction.mnemonic() != Mnemonic::Cmp,
             // A character in a register of four bytes was one byte in memory.

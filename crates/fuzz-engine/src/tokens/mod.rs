@@ -3,6 +3,7 @@
 
 mod compared;
 mod dictionary;
+mod differences;
 mod program;
 
 pub use dictionary::{DictionaryError, dictionary};

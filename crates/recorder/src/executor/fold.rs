@@ -72,8 +72,12 @@ impl Fold {
         let mut path = self.paths.get(&thread).copied().unwrap_or_default();
         for record in records {
             let times = significance(&record, mappings, dirty);
-            let Some(operation) = places.operation(record.header.site.0).filter(|_| times > 0)
-            else {
+            let site = record.header.site.0;
+            let operation = match record.header.kind {
+                EventKind::File => places.operation_of_stack(site),
+                _ => places.operation(site),
+            };
+            let Some(operation) = operation.filter(|_| times > 0) else {
                 continue;
             };
             for _ in 0..times {
@@ -114,8 +118,12 @@ fn significance(record: &Record<'_>, mappings: &Mappings, dirty: &mut Dirty) -> 
             dirty.resized = true;
             1
         }
-        EventKind::Sfence | EventKind::Mfence | EventKind::FenceLocked | EventKind::Mark => 1,
-        EventKind::Void | EventKind::Output | EventKind::File | EventKind::ThreadEnd => 0,
+        EventKind::Sfence
+        | EventKind::Mfence
+        | EventKind::FenceLocked
+        | EventKind::Mark
+        | EventKind::File => 1,
+        EventKind::Void | EventKind::Output | EventKind::ThreadEnd => 0,
     }
 }
 

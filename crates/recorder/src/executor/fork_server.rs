@@ -138,6 +138,8 @@ impl Executor {
             .transpose()
             .map_err(|error| ExecutorError::system("inspect the input", error))?;
         let has_file = options.input == InputChannel::File;
+        let names_directory =
+            { arguments.iter() }.any(|it| find(it.as_bytes(), DIRECTORY_PLACEHOLDER).is_some());
         let launch = Launch {
             executable,
             command: command.clone(),
@@ -147,6 +149,7 @@ impl Executor {
             file_limit_bytes: options.file_limit_bytes,
             chunk_count: options.chunk_count,
             stacks: options.stacks,
+            records_files: names_directory,
             flags: flags(options),
             input_path: has_file.then(|| input_path(&place.path)),
             input_identity: identity.map_or((0, 0), |metadata| (metadata.dev(), metadata.ino())),
@@ -165,8 +168,7 @@ impl Executor {
             fold: Fold::new(),
             dirty: Dirty::default(),
             compare: false,
-            names_directory: { arguments.iter() }
-                .any(|it| find(it.as_bytes(), DIRECTORY_PLACEHOLDER).is_some()),
+            names_directory,
             branches_of_root: vec![0; BRANCHES_LEN],
             branches_before: vec![0; BRANCHES_LEN],
             branches: Vec::new(),
@@ -745,6 +747,8 @@ impl Executor {
 /// Prepares for the next fork.
 fn reset(session: &mut Session, before: &Fold, fold: &mut Fold) {
     fold.begin(before);
+    // An execution that was killed may have had it.
+    session.shared().reset_file_lock();
     let area = session.area();
     area.disorder.store(0, Ordering::Relaxed);
     area.observations.store(0, Ordering::Relaxed);

@@ -10,13 +10,21 @@ struct Module {
     hash: ModuleHash,
 }
 
+/// The operation of a site or call stack.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    operation: Operation,
+    /// The same if all callers tell operations apart.
+    of_stack: Operation,
+}
+
 /// Modules, and the operations of sites and call stacks. All processes of a target are forks of one, so what one of them
 /// reports holds for all.
 #[derive(Debug)]
 pub(super) struct Places {
     stacks: bool,
     modules: Vec<Module>,
-    operations: Vec<Option<Operation>>,
+    operations: Vec<Option<Known>>,
 }
 
 /// Ids are dense; a higher one is invalid.
@@ -67,13 +75,26 @@ impl Places {
         if number >= self.operations.len() {
             self.operations.resize(number + 1, None);
         }
-        let depth = if self.stacks { usize::MAX } else { 1 };
-        let places = addresses.take(depth).map(|address| self.place(address));
-        self.operations[number] = Some(Operation::of_stack(places));
+        let places: Vec<CodePlace> = addresses.map(|address| self.place(address)).collect();
+        let depth = if self.stacks { places.len() } else { 1 };
+        self.operations[number] = Some(Known {
+            operation: Operation::of_stack(places.iter().take(depth).copied()),
+            of_stack: Operation::of_stack(places.iter().copied()),
+        });
     }
 
     /// The operation of an id.
     pub(super) fn operation(&self, number: u32) -> Option<Operation> {
+        self.known(number).map(|known| known.operation)
+    }
+
+    /// The operation of the call stack of an id. The innermost place of an operation on a file is in the C library, so only
+    /// its callers tell it apart.
+    pub(super) fn operation_of_stack(&self, number: u32) -> Option<Operation> {
+        self.known(number).map(|known| known.of_stack)
+    }
+
+    fn known(&self, number: u32) -> Option<Known> {
         self.operations.get(number as usize).copied().flatten()
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Launch {
     pub(super) file_limit_bytes: u64,
     pub(super) chunk_count: u32,
     pub(super) stacks: bool,
+    /// Whether operations on files in the directory are recorded.
+    pub(super) records_files: bool,
     /// Bits of [`powerfail_protocol::fuzz::flag`].
     pub(super) flags: u32,
     /// The path of the input, if it is a named file.
@@ -118,6 +120,10 @@ impl Session {
         let (device, inode) = launch.input_identity;
         area.input_device.store(device, Ordering::Relaxed);
         area.input_inode.store(inode, Ordering::Release);
+        if launch.records_files {
+            shared.record_files();
+            shared.show_trees(None, std::iter::once(directory.path()));
+        }
         let target = Self::start_target(launch, &shared, target_socket, stdin)?;
         Ok(Self {
             shared,

@@ -85,6 +85,7 @@ pub(crate) fn finding(code: Code, message: &str, places: Vec<SourcePlace>) -> Fi
         marks: powerfail_finding::Marks::NONE,
         durable_by: powerfail_finding::DurableBy::Flush,
         tree: None,
+        beside: Vec::new(),
     }
 }
 
