@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets, vm};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 28] = [
+const NEEDED: [(&str, &str); 29] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
