@@ -94,7 +94,15 @@ impl Candidate {
         !self.is_outermost
             && self.callers.len() > 1
             && self.store_lines.len() <= 1
-            && (!self.has_parts && self.never_shares_a_place() || self.is_told_where())
+            && (self.never_shares_a_place() && (!self.has_parts || self.serves_operations())
+                || self.is_told_where())
+    }
+
+    /// Whether several functions call it, none of which is the outermost one, and flush what it stores: `insert` and `delete`
+    /// do, which `main` calls. What calls others to store and flushes that itself may be such an operation.
+    fn serves_operations(&self) -> bool {
+        let mut functions = self.calling_functions.keys();
+        !self.orders && functions.len() > 1 && functions.all(|(_, is_outermost)| !is_outermost)
     }
 
     /// Whether it never stores to the same place for two of the lines that call it.
@@ -426,6 +434,17 @@ mod tests {
             |offset: u64, line: u32| stored(offset, &[("put", 3), ("insert", 5), ("main", line)]);
         let frames = [("put", 3), ("insert", 5), ("main", 20)];
         assert_eq!(count(vec![insert(0, 20), insert(64, 21)], &frames), 0);
+        // Of what two operations call, each for a place of its own, they decide.
+        let of = |offset: u64, operation, line| {
+            let frames = [("put", 1), ("set", 3), (operation, line), ("main", 20)];
+            stored(offset, &frames)
+        };
+        let stores = vec![of(0, "push", 10), of(64, "publish", 15)];
+        let frames = [("put", 1), ("set", 3), ("push", 10), ("main", 20)];
+        assert_eq!(count(stores.clone(), &frames), 2);
+        // One that flushes itself may be an operation.
+        let flush = ordered(&[("set", 4), ("push", 10), ("main", 20)]);
+        assert_eq!(count([stores, vec![flush]].concat(), &frames), 0);
     }
 
     #[test]

@@ -265,7 +265,8 @@ impl<'a> Replay<'a> {
             .arg("--args")
             .args(commands.iter().take(1).flat_map(|(_, words)| words))
             .current_dir(&self.recovery.working_directory)
-            .env("PMEM_IS_PMEM_FORCE", "1");
+            .env("PMEM_IS_PMEM_FORCE", "1")
+            .env("PMEM2_FORCE_GRANULARITY", "CACHE_LINE");
         Ok(command)
     }
 

@@ -7,6 +7,8 @@ use powerfail_protocol::shared::PMDK_HINT_ADDRESS;
 
 /// Makes libpmem flush files that are not on DAX.
 const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
+/// The same for libpmem2.
+const GRANULARITY_VARIABLE: &str = "PMEM2_FORCE_GRANULARITY";
 /// Makes libpmem map pools at the address that they had in the recording.
 const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
 
@@ -14,6 +16,7 @@ const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
 pub(crate) fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let mut variables = vec![
         (FORCE_VARIABLE.into(), "1".into()),
+        (GRANULARITY_VARIABLE.into(), "CACHE_LINE".into()),
         (
             HINT_VARIABLE.into(),
             format!("{PMDK_HINT_ADDRESS:x}").into(),

@@ -35,6 +35,8 @@ const LAYOUT: libc::c_int = libc::ADDR_NO_RANDOMIZE | libc::ADDR_COMPAT_LAYOUT;
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// Makes libpmem flush files that are not on DAX.
 const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
+/// The same for libpmem2.
+const GRANULARITY_VARIABLE: &str = "PMEM2_FORCE_GRANULARITY";
 /// Makes libpmem map pools at the same address in every run.
 const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
 
@@ -125,11 +127,16 @@ pub(crate) fn start(
         }
         child.env(PRELOAD_VARIABLE, preload);
     }
-    if std::env::var_os(FORCE_VARIABLE).is_none() {
-        child.env(FORCE_VARIABLE, "1");
-    }
-    if std::env::var_os(HINT_VARIABLE).is_none() {
-        child.env(HINT_VARIABLE, format!("{PMDK_HINT_ADDRESS:x}"));
+    let hint = format!("{PMDK_HINT_ADDRESS:x}");
+    let of_pmdk = [
+        (FORCE_VARIABLE, "1"),
+        (GRANULARITY_VARIABLE, "CACHE_LINE"),
+        (HINT_VARIABLE, &hint),
+    ];
+    for (name, value) in of_pmdk {
+        if std::env::var_os(name).is_none() {
+            child.env(name, value);
+        }
     }
     let parent = rustix::process::getpid().as_raw_nonzero().get();
     let file_limit = inheritance.file_limit_bytes;

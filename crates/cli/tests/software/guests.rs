@@ -194,8 +194,9 @@ fn a_file_that_is_gone_for_a_moment_is_found() {
 
 /// At a terminal, Ctrl-C ends what runs in the guest, and not the shell.
 fn interrupt_in_shell(directory: &Path, id: &str) {
-    let mut terminal = Command::new("script")
-        .args(["-qec"])
+    // Without the time limit a guest that does not answer would be waited for without end.
+    let mut terminal = Command::new("timeout")
+        .args(["--foreground", "300", "script", "-qec"])
         .arg(format!("{POWERFAIL} replay {id} --out wrong --shell"))
         .arg("/dev/null")
         .current_dir(directory)
@@ -204,7 +205,7 @@ fn interrupt_in_shell(directory: &Path, id: &str) {
         .spawn()
         .unwrap();
     let mut keys = terminal.stdin.take().unwrap();
-    let mut shown = terminal.stdout.take().unwrap().bytes();
+    let mut shown = BufReader::new(terminal.stdout.take().unwrap()).bytes();
     let mut wait_for = |text: &str| {
         let mut seen = Vec::new();
         while !seen.ends_with(text.as_bytes()) {
@@ -212,8 +213,9 @@ fn interrupt_in_shell(directory: &Path, id: &str) {
             seen.push(byte.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&seen))));
         }
     };
+    // What says that it has begun is what is ended: between two commands the guest's shell may miss the key.
     for (awaited, typed) in [
-        ("guest$ ", "echo be''gun; sleep 1000\n"),
+        ("guest$ ", "sh -c \"echo be''gun; sleep 1000\"\n"),
         ("begun", "\x03"),
         ("guest$ ", "echo status $?\n"),
         ("status 130", "exit\n"),

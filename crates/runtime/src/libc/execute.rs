@@ -38,7 +38,12 @@ unsafe extern "C" {
 }
 
 /// Beginnings of the variables that powerfail sets.
-const OURS: [&str; 3] = ["POWERFAIL_", "PMEM_IS_PMEM_FORCE=", "PMEM_MMAP_HINT="];
+const OURS: [&str; 4] = [
+    "POWERFAIL_",
+    "PMEM_IS_PMEM_FORCE=",
+    "PMEM2_FORCE_GRANULARITY=",
+    "PMEM_MMAP_HINT=",
+];
 const PRELOAD: &str = "LD_PRELOAD=";
 /// Of those, the ones that lead to the host of a recording and to that of a recovery.
 const LEADING: [&str; 2] = [HOST_VARIABLE, FILE_VARIABLE];
