@@ -33,8 +33,21 @@ __attribute__((noinline)) static void call_nowhere(void) {
     turns++;
 }
 
+/* Returns when a process, or its first thread, is in this state, in which it waits. */
+static void until_waits(int process, char waits) {
+    char path[32], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    while (state != waits) {
+        sched_yield();
+        FILE *stat = fopen(path, "r");
+        if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1) abort();
+        fclose(stat);
+    }
+}
+
 static void *worker(void *argument) {
     (void)argument;
+    until_waits(getpid(), 'S');
     spin_forever();
     return 0;
 }
@@ -44,18 +57,6 @@ static void *crashing_worker(void *argument) {
     read_root();
     turns++;
     return 0;
-}
-
-/* Returns when the process that started this one waits for it, which is this state. */
-static void until_parent_waits(char waits) {
-    char path[32], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", getppid());
-    while (state != waits) {
-        sched_yield();
-        FILE *stat = fopen(path, "r");
-        if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1) abort();
-        fclose(stat);
-    }
 }
 
 static void handled(int signal) { (void)signal; }
@@ -73,11 +74,11 @@ __attribute__((noinline)) static void recover(const char *how) {
     else if (!strcmp(how, "wait"))
         wait_forever();
     else if (!strcmp(how, "wait-behind-shell")) {
-        until_parent_waits('S');
+        until_waits(getppid(), 'S');
         wait_forever();
     } else if (!strcmp(how, "vfork")) {
         if (vfork() == 0) {
-            until_parent_waits('D');
+            until_waits(getppid(), 'D');
             wait_forever();
         }
     } else if (!strcmp(how, "thread")) {
