@@ -197,16 +197,19 @@ impl Diagnosis {
     fn explanation(&self, named: &Named) -> String {
         match (self.cause, self.torn) {
             (Cause::Torn, Some(torn)) => format!(
-                "only 8 aligned bytes become durable at once (--atomicity 8): of the {} pieces of {} in this line the \
-                 first {} survived; recovery succeeds with all of them, and with none; no flush or fence prevents it, but a \
-                 checksum would, or a copy that one store of 8 bytes makes valid",
+                "only 8 aligned bytes become durable at once (--atomicity 8): of the {} pieces of {} in this line, {} \
+                 survived; recovery succeeds with all of them, and with none; no flush or fence prevents it, but a copy \
+                 that one store of 8 bytes makes valid would; with a checksum, recovery can tell that a store is torn",
                 torn.of,
                 named.store(),
-                torn.pieces,
+                match torn.pieces {
+                    1 => "only the first".to_owned(),
+                    pieces => format!("only the first {pieces}"),
+                },
             ),
             (Cause::Torn, None) => format!(
-                "{} crosses the end of a line, and lines become durable one by one; no flush or fence prevents it, but a \
-                 checksum would, or a copy that a store within one line makes valid",
+                "{} crosses the end of a line, and lines become durable one by one; no flush or fence prevents it, but a copy \
+                 that a store within one line makes valid would; with a checksum, recovery can tell that a store is torn",
                 named.store()
             ),
             (Cause::Atomicity | Cause::ProgramOrder, _) => format!(
