@@ -76,6 +76,8 @@ pub struct Crashed {
     pub is_interrupted: bool,
     /// It is known that what recovery does depends on the pools. False also if there was no time to find out.
     pub depends_on_pools: bool,
+    /// How many threads of the workload store while another one does, as far as that is known.
+    pub threads: usize,
     /// Which failure points were tried. Empty if a selection chose them.
     pub coverage: Coverage,
     /// The same while it is collected.
@@ -180,6 +182,7 @@ pub(crate) fn crash<'t>(
     crashed.notes.extend(contents.hidden_losses());
     group_findings(&mut crashed, &mut places, end)?;
     if options.selection.is_none() {
+        crashed.threads = linted.threads;
         crashed.needed = places.needed_lines(&linted.needed);
         crashed.coverage = std::mem::take(&mut crashed.tried).named(&mut places);
     }

@@ -17,13 +17,14 @@ pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
     let mut findings = Vec::new();
     let mut totals = Totals::default();
     let mut notes: Vec<String> = Vec::new();
-    let (mut is_interrupted, mut depends_on_pools) = (false, false);
+    let (mut is_interrupted, mut depends_on_pools, mut threads) = (false, false, 0);
     let mut coverage = CoverageBuilder::default();
     for crashed in all {
         coverage.add_all(&crashed.coverage);
         findings.extend(crashed.findings);
         is_interrupted |= crashed.is_interrupted;
         depends_on_pools |= crashed.depends_on_pools;
+        threads = threads.max(crashed.threads);
         add(&mut totals, &crashed.totals);
         for note in crashed.notes {
             if !notes.contains(&note) {
@@ -37,6 +38,7 @@ pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
         notes,
         is_interrupted,
         depends_on_pools,
+        threads,
         coverage: coverage.finish(),
         tried: TriedStacks::default(),
         needed: BTreeSet::new(),

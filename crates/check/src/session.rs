@@ -191,7 +191,13 @@ impl Session<'_> {
         let outcomes = self.outcomes(&purpose, test, subject, Some(&out))?;
         let sieve = self.sieve(&test.output, baseline.as_ref());
         let Some(first) = first else {
-            let crashed = self.test(&sieve, subject, &options, &outcomes)?;
+            let mut crashed = self.test(&sieve, subject, &options, &outcomes)?;
+            if crashed.threads > 1 {
+                crashed.notes.push(format!(
+                    "{} threads store at the same time, in the order of this one run; --schedules N records other orders",
+                    crashed.threads
+                ));
+            }
             return self.conclude(&sieve, subject, crashed, &options, &outcomes, Some(&out));
         };
         let mut done = 0;

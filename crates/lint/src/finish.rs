@@ -26,6 +26,7 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
     count_overwrites(&mut pass);
     count_losses(&mut pass, trace);
     let needed = needed_calls(&pass);
+    let threads = pass.threads.storing_together();
     let mut hits = useless_calls(&mut pass);
     hits.extend(by_frames(pass, trace));
     describe(trace, &mut hits)?;
@@ -38,6 +39,7 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
         hits,
         out_of_scope,
         needed,
+        threads,
     })
 }
 

@@ -80,6 +80,8 @@ pub struct Linted {
     /// The flushes, fences and adds that did something at least once: another trace in which one of them did nothing does not
     /// show that it is useless.
     pub needed: Vec<NeededCall>,
+    /// How many threads store while another one does.
+    pub threads: usize,
 }
 
 /// A flush, fence or add that did something.

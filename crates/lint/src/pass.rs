@@ -79,7 +79,7 @@ pub(crate) struct Pass<'t> {
     pub(crate) users: Attribution<'t>,
     pub(crate) lines: Lines,
     pub(crate) stores: Stores,
-    threads: Threads,
+    pub(crate) threads: Threads,
     scope: Scope,
     /// Stores, flushes, fences and their like so far, and how many of them annotations leave out.
     events: u64,
@@ -220,7 +220,11 @@ impl<'t> Pass<'t> {
             self.forget();
         }
         match record.body {
-            Body::Pm(Event::Store { kind, at, bytes }) => self.store(now, kind, at, bytes),
+            Body::Pm(Event::Store { kind, at, bytes }) => {
+                let stores = &mut self.threads.get(now.thread).stores;
+                *stores = Some((stores.map_or(now.event, |(first, _)| first), now.event));
+                self.store(now, kind, at, bytes);
+            }
             Body::Pm(Event::Flush { kind, at }) => self.flush(now, kind, at),
             Body::Pm(Event::Fence(kind)) => self.fence_event(now, kind),
             Body::Pm(Event::Sync {
