@@ -192,12 +192,7 @@ impl Session<'_> {
         let sieve = self.sieve(&test.output, baseline.as_ref());
         let Some(first) = first else {
             let mut crashed = self.test(&sieve, subject, &options, &outcomes)?;
-            if crashed.threads > 1 {
-                crashed.notes.push(format!(
-                    "{} threads store at the same time, in the order of this one run; --schedules N records other orders",
-                    crashed.threads
-                ));
-            }
+            crashed.notes.extend(order_of_threads(crashed.threads));
             return self.conclude(&sieve, subject, crashed, &options, &outcomes, Some(&out));
         };
         let mut done = 0;
@@ -565,6 +560,15 @@ fn baseline(output: &OutputSettings) -> Result<Option<Baseline>, SessionError> {
         source,
     })?;
     Ok(Some(baseline))
+}
+
+/// Says that only one order of the threads was recorded, if several store.
+fn order_of_threads(threads: usize) -> Option<String> {
+    (threads > 1).then(|| {
+        format!(
+            "{threads} threads store at the same time, in the order of this one run; --schedules N records other orders"
+        )
+    })
 }
 
 /// Says that recoveries cannot be explored or watched if they inherit a limit of the address space.
