@@ -76,7 +76,7 @@ pub struct Crashed {
     pub is_interrupted: bool,
     /// It is known that what recovery does depends on the pools. False also if there was no time to find out.
     pub depends_on_pools: bool,
-    /// How many threads of the workload store while another one does, as far as that is known.
+    /// How many threads of the workload store, of all its processes, as far as that is known.
     pub threads: usize,
     /// Which failure points were tried. Empty if a selection chose them.
     pub coverage: Coverage,

@@ -28,6 +28,7 @@ use powerfail_finding::{Coverage, KeptSources, Report, Totals};
 use powerfail_image::ImageError;
 use powerfail_model::{Atomicity, Rules};
 use powerfail_recorder::{limits, trace_origin};
+use powerfail_trace::recording::RecordingSummary;
 use powerfail_trace::{Completeness, Trace};
 
 use crate::changed::ChangedSince;
@@ -192,7 +193,9 @@ impl Session<'_> {
         let sieve = self.sieve(&test.output, baseline.as_ref());
         let Some(first) = first else {
             let mut crashed = self.test(&sieve, subject, &options, &outcomes)?;
-            crashed.notes.extend(order_of_threads(crashed.threads));
+            crashed
+                .notes
+                .extend(order_of_threads(crashed.threads, &summary));
             return self.conclude(&sieve, subject, crashed, &options, &outcomes, Some(&out));
         };
         let mut done = 0;
@@ -562,11 +565,11 @@ fn baseline(output: &OutputSettings) -> Result<Option<Baseline>, SessionError> {
     Ok(Some(baseline))
 }
 
-/// Says that only one order of the threads was recorded, if several store.
-fn order_of_threads(threads: usize) -> Option<String> {
-    (threads > 1).then(|| {
+/// Says that only one order of the threads was recorded, if several store and a process has more than one.
+fn order_of_threads(threads: usize, summary: &RecordingSummary) -> Option<String> {
+    (threads > 1 && summary.thread_count > summary.process_count).then(|| {
         format!(
-            "{threads} threads store at the same time, in the order of this one run; --schedules N records other orders"
+            "{threads} threads store, and one order of what they do was recorded; --schedules N records others"
         )
     })
 }

@@ -26,7 +26,7 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
     count_overwrites(&mut pass);
     count_losses(&mut pass, trace);
     let needed = needed_calls(&pass);
-    let threads = pass.threads.storing_together();
+    let threads = pass.threads.storing();
     let mut hits = useless_calls(&mut pass);
     hits.extend(by_frames(pass, trace));
     describe(trace, &mut hits)?;

@@ -80,7 +80,7 @@ pub struct Linted {
     /// The flushes, fences and adds that did something at least once: another trace in which one of them did nothing does not
     /// show that it is useless.
     pub needed: Vec<NeededCall>,
-    /// How many threads store while another one does.
+    /// How many threads store, of all processes.
     pub threads: usize,
 }
 

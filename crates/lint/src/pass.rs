@@ -221,8 +221,7 @@ impl<'t> Pass<'t> {
         }
         match record.body {
             Body::Pm(Event::Store { kind, at, bytes }) => {
-                let stores = &mut self.threads.get(now.thread).stores;
-                *stores = Some((stores.map_or(now.event, |(first, _)| first), now.event));
+                self.threads.get(now.thread).stores += 1;
                 self.store(now, kind, at, bytes);
             }
             Body::Pm(Event::Flush { kind, at }) => self.flush(now, kind, at),

@@ -64,8 +64,8 @@ pub(crate) struct Thread {
     pub(crate) in_transaction: bool,
     pub(crate) in_creation: bool,
     pub(crate) requested: Option<Requested>,
-    /// Its first store and its last one.
-    pub(crate) stores: Option<(u64, u64)>,
+    /// How many stores it has made.
+    pub(crate) stores: u64,
 }
 
 /// All threads; they appear when they are first asked for.
@@ -86,46 +86,13 @@ impl Threads {
         self.0.len() as u32
     }
 
-    /// How many store while another one does: before its last store and after its first one.
-    pub(crate) fn storing_together(&self) -> usize {
-        let mut spans: Vec<(u64, u64)> = self.0.iter().filter_map(|it| it.stores).collect();
-        spans.sort_unstable();
-        let (mut count, mut end, mut is_counted) = (0, None, false);
-        for (first, last) in spans {
-            if end.is_some_and(|end| first < end) {
-                count += 1 + usize::from(!is_counted);
-                is_counted = true;
-            } else {
-                is_counted = false;
-            }
-            end = end.max(Some(last));
-        }
-        count
+    /// How many store.
+    pub(crate) fn storing(&self) -> usize {
+        self.0.iter().filter(|it| it.stores > 0).count()
     }
 }
 
 /// The bit of a thread in a set of threads; there is none for the many that a set has no room for.
 pub(crate) const fn bit(thread: u32) -> u64 {
     if thread < 64 { 1 << thread } else { 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn storing(spans: &[(u64, u64)]) -> usize {
-        let mut threads = Threads::default();
-        for (number, span) in (0..).zip(spans) {
-            threads.get(number).stores = Some(*span);
-        }
-        threads.storing_together()
-    }
-
-    #[test]
-    fn threads_one_after_the_other_do_not_store_together() {
-        assert_eq!(storing(&[(1, 5), (6, 9), (10, 10)]), 0);
-        assert_eq!(storing(&[(1, 5), (3, 9), (10, 12)]), 2);
-        assert_eq!(storing(&[(1, 20), (3, 4), (5, 6), (30, 40)]), 3);
-        assert_eq!(storing(&[(1, 5), (3, 4), (10, 20), (12, 13)]), 4);
-    }
 }

@@ -54,6 +54,10 @@ fn the_repaired_program_is_silent() {
         "{}",
         run.stdout
     );
+    let is_one_order = "threads store, and one order of what they do was recorded; --schedules N";
+    assert!(!run.stdout.contains(is_one_order), "{}", run.stdout);
+    let once = folder.check_into_text(&[]).ends_with(CLEAN);
+    assert!(once.stdout.contains(is_one_order), "{}", once.stdout);
 }
 
 #[test]
