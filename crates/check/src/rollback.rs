@@ -130,22 +130,12 @@ impl Engine<'_, '_> {
         linted: &Linted,
         findings: &mut Vec<Finding>,
     ) -> Result<(), CheckError> {
-        let mut number = 0;
-        while number < findings.len() {
-            let cause = match at_failure(&findings[number]) {
-                Some(at) => self.not_rolled_back(at, linted, findings)?,
-                None => None,
-            };
-            match cause {
-                Some(cause) => {
-                    let joined = findings[number].clone();
-                    absorb(&mut findings[cause], joined);
-                    findings.remove(number);
-                }
-                None => number += 1,
+        join_causes(findings, |findings, number| {
+            match at_failure(&findings[number]) {
+                Some(at) => self.not_rolled_back(at, linted, findings),
+                None => Ok(None),
             }
-        }
-        Ok(())
+        })
     }
 
     /// Makes failures that need a second crash, in recovery, a part of the finding about a store that was not added, if its
@@ -155,22 +145,13 @@ impl Engine<'_, '_> {
         linted: &Linted,
         findings: &mut Vec<Finding>,
     ) -> Result<(), CheckError> {
-        let mut number = 0;
-        while number < findings.len() {
-            let unknown = match at_first_failure(&findings[number]) {
-                Some(at) => self.unknown_at(at, |moment| moment.closed, linted, findings)?,
-                None => Vec::new(),
+        join_causes(findings, |findings, number| {
+            let Some(at) = at_first_failure(&findings[number]) else {
+                return Ok(None);
             };
-            match unknown.first() {
-                Some(unknown) => {
-                    let joined = findings[number].clone();
-                    absorb(&mut findings[unknown.finding], joined);
-                    findings.remove(number);
-                }
-                None => number += 1,
-            }
-        }
-        Ok(())
+            let unknown = self.unknown_at(at, |moment| moment.closed, linted, findings)?;
+            Ok(unknown.first().map(|it| it.finding))
+        })
     }
 
     /// The stores that their transaction does not know, and that have changed something in a transaction that is open at a
@@ -378,6 +359,25 @@ fn at_failure(finding: &Finding) -> Option<EventIndex> {
     let failure = &finding.evidence.as_ref()?.failure;
     let is_whole = failure.lost_lines.is_empty() && failure.again.is_none();
     (is_symptom(finding.code) && is_whole).then_some(EventIndex(failure.event))
+}
+
+/// Makes each finding a part of its cause, another one, whose number a function gives.
+fn join_causes(
+    findings: &mut Vec<Finding>,
+    mut cause_of: impl FnMut(&[Finding], usize) -> Result<Option<usize>, CheckError>,
+) -> Result<(), CheckError> {
+    let mut number = 0;
+    while number < findings.len() {
+        match cause_of(findings, number)? {
+            Some(cause) => {
+                let joined = findings[number].clone();
+                absorb(&mut findings[cause], joined);
+                findings.remove(number);
+            }
+            None => number += 1,
+        }
+    }
+    Ok(())
 }
 
 /// The moment of the first crash of a failure that needs a second one.

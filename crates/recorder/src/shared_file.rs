@@ -599,7 +599,8 @@ impl SharedFile {
         }
     }
 
-    /// Gives back the lock of operations on files, whoever had it: no process that makes any is left.
+    /// Releases the lock of operations on files, which a process may have held when it ended. No process is left that
+    /// uses it.
     pub(crate) fn reset_file_lock(&self) {
         self.trees().lock.store(0, Ordering::Release);
     }

@@ -83,7 +83,7 @@ pub(crate) enum Share {
 }
 
 impl Share {
-    /// When this part ends, and if lost lines are not explored, so that nobody else needs the time.
+    /// After which percentage of the budget this part ends. If lost lines are not explored, their time is left to the others.
     const fn percent(self, explores_losses: bool) -> u32 {
         match self {
             Self::Crashes if !explores_losses => 60,

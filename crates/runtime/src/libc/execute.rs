@@ -3,7 +3,7 @@
 //! The new program gets the variables that load the runtime and lead it to the host, whatever environment the target
 //! gives it: a target may clear its environment (`env -i`) and close all descriptors. The host is told of the program, and
 //! names it if the runtime does not start there. Programs that an explored recovery starts get their variables in the same
-//! way, and nobody is told: the one that reads the pool may be behind a wrapper such as `env -i`.
+//! way, and no warning is given: the one that reads the pool may be behind a wrapper such as `env -i`.
 //!
 //! A child of `vfork` comes here, too. It has the memory of its parent, so what is allocated here for an environment that
 //! lacks variables stays allocated in the parent.

@@ -2,7 +2,7 @@
 //!
 //! The C library notes in a mutex which thread has it. Recovery is a function of what it reads but for such numbers: they
 //! differ from process to process. Which process executed a recovery first depends on the number of workers, and whether
-//! two crashes leave the same would depend on it, too. So the log has one number for all of them, which no thread has.
+//! two crashes leave the same would depend on it, too. So the log has the same number for all of them, one that no thread has.
 //! After a power failure all owners are gone, and one number says as little as another.
 //!
 //! # Safety
@@ -25,8 +25,8 @@ const FUNCTIONS: [&str; 7] = [
 ];
 
 /// The kernel numbers threads below this.
-const NOBODY: u32 = 1 << 22;
-static OWNER: [u8; 4] = NOBODY.to_le_bytes();
+const NO_THREAD: u32 = 1 << 22;
+static OWNER: [u8; 4] = NO_THREAD.to_le_bytes();
 
 static FOUND: FoundFunctions = FoundFunctions::new();
 
