@@ -788,4 +788,4 @@ const fn shows(role: Role) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

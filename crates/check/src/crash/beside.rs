@@ -102,11 +102,10 @@ fn loses(finding: &Finding, lines: &[PoolLine]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{
-        Evidence, FailurePoint, LostLine, RecoveryOutcome, Role, SourcePlace, UnsafeRead,
-    };
+    use powerfail_finding::{Evidence, FailurePoint, LostLine, RecoveryOutcome, Role, SourcePlace};
 
     use super::*;
+    use crate::root_cause::tests::unsafe_read;
 
     fn store(function: &str, line: u32) -> Vec<SourcePlace> {
         vec![SourcePlace {
@@ -155,17 +154,7 @@ mod tests {
     #[test]
     fn a_read_of_what_is_never_flushed_is_about_the_stores_beside_it() {
         let read = |why| Finding {
-            read: Some(UnsafeRead {
-                event: 30,
-                failure_points: 1,
-                command: "recovery".into(),
-                bytes: String::new(),
-                instead: Vec::new(),
-                not_durable: Some(why),
-                trace: None,
-                strict: false,
-                tried: None,
-            }),
+            read: Some(unsafe_read(30, why)),
             ..shown(Code::CrossFailureRace, 64)
         };
         let lint = Finding::new(Code::StoreNotFlushed, String::new(), store("append", 9));

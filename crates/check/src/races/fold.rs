@@ -232,9 +232,10 @@ fn absorb(race: &mut Finding, mut known: Finding) {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{Evidence, FailurePoint, LostLine, RecoveryOutcome, UnsafeRead};
+    use powerfail_finding::{Evidence, FailurePoint, LostLine, RecoveryOutcome};
 
     use super::*;
+    use crate::root_cause::tests::unsafe_read;
 
     fn place(role: Role, line: u32) -> SourcePlace {
         SourcePlace {
@@ -326,17 +327,7 @@ mod tests {
     fn what_the_lint_says_about_the_missing_flush_of_a_race_is_part_of_it() {
         let lint = |code, line| Finding::new(code, String::new(), vec![place(Role::Store, line)]);
         let race = |why| Finding {
-            read: Some(UnsafeRead {
-                event: 30,
-                failure_points: 1,
-                command: "recovery".into(),
-                bytes: String::new(),
-                instead: Vec::new(),
-                not_durable: Some(why),
-                trace: None,
-                strict: false,
-                tried: None,
-            }),
+            read: Some(unsafe_read(30, why)),
             ..shown(Code::CrossFailureRace, 30, 6, 1)
         };
         let unflushed = || race(NotDurable::NeverFlushed);

@@ -12,6 +12,21 @@ fn place(role: Role, line: u32) -> SourcePlace {
     }
 }
 
+/// A read that recovery could make before an event.
+pub(crate) fn unsafe_read(event: u64, not_durable: NotDurable) -> UnsafeRead {
+    UnsafeRead {
+        event,
+        failure_points: 1,
+        command: "recovery".into(),
+        bytes: String::new(),
+        instead: Vec::new(),
+        not_durable: Some(not_durable),
+        trace: None,
+        strict: false,
+        tried: None,
+    }
+}
+
 fn found(code: Code, places: Vec<SourcePlace>) -> Finding {
     Finding::new(code, String::new(), places)
 }
@@ -195,17 +210,7 @@ fn reads_of_two_lines_before_one_flag_lack_one_fence() {
         };
         let places = vec![store, at(Role::Flush, line + 1), at(Role::Publish, flag)];
         Finding {
-            read: Some(UnsafeRead {
-                event: 30,
-                failure_points: 1,
-                command: "recovery".into(),
-                bytes: String::new(),
-                instead: Vec::new(),
-                not_durable: Some(NotDurable::NotFenced),
-                trace: None,
-                strict: false,
-                tried: None,
-            }),
+            read: Some(unsafe_read(30, NotDurable::NotFenced)),
             ..shown(Code::CrossFailureRace, places, exit(1), 1)
         }
     };
@@ -225,17 +230,7 @@ fn reads_of_what_one_crash_loses_lack_one_flush() {
             ..place(Role::Store, line)
         };
         Finding {
-            read: Some(UnsafeRead {
-                event,
-                failure_points: 1,
-                command: "recovery".into(),
-                bytes: String::new(),
-                instead: Vec::new(),
-                not_durable: Some(NotDurable::NeverFlushed),
-                trace: None,
-                strict: false,
-                tried: None,
-            }),
+            read: Some(unsafe_read(event, NotDurable::NeverFlushed)),
             ..shown(Code::CrossFailureRace, vec![store], exit(1), 1)
         }
     };
